@@ -97,9 +97,9 @@ bool ct__var_defer_free(ct_var *var) {
 // A context must not end while it calls a user's function, which needs it when it returns.
 static bool ctx_can_end(ct_ctx *ctx, const char *op) {
     if (!ctx->logging && !ctx->tracing) return true;
-    ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, op, "%s has not returned",
-             ctx->logging ? "the context's log function" : "a function that the context traces");
-    return false;
+    return ct__refuse(ctx, CT_E_ARGUMENT, CT_NOWHERE, op, "%s has not returned",
+                      ctx->logging ? "the context's log function"
+                                   : "a function that the context traces");
 }
 
 bool ct__contexts_end(void) {
@@ -345,16 +345,23 @@ ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const
     return ct__poison(ctx, here);
 }
 
+bool ct__refuse(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!ctx->err.code) ctx->err_noticed = false;
+    ct__err_v(&ctx->err, code, here, op, format, args);
+    va_end(args);
+    return false;
+}
+
 bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, const char *what) {
-    if (!argument) ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s must not be NULL", what);
-    return argument != NULL;
+    return argument || ct__refuse(ctx, CT_E_ARGUMENT, here, op, "%s must not be NULL", what);
 }
 
 bool ct__readable(ct_ctx *ctx, ct_loc here, const char *op) {
     if (!ctx->tracing) return true;
     ct__fail(ctx, CT_E_TRACE, here, op, "a value is read inside a traced function");
-    ct__err_hint(&ctx->err, "return it as a result of the function, and read it outside");
-    return false;
+    return ct__err_hint(&ctx->err, "return it as a result of the function, and read it outside");
 }
 
 bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char *what) {

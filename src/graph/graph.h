@@ -468,6 +468,9 @@ bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char
 // Records the context's first error and returns a poisoned tensor.
 ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+// Does the same, but returns false.
+__attribute__((format(printf, 5, 6))) bool ct__refuse(ct_ctx *ctx, ct_code code, ct_loc here,
+                                                      const char *op, const char *format, ...);
 ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // for an error that is recorded already
 
 // ----------------------------------------------------------------------------------------- handles

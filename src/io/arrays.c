@@ -76,10 +76,7 @@ ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, "npz_open", "the path") || ctx->err.code) return NULL;
     ct_npz *npz = ct__calloc(1, sizeof *npz);
-    if (!npz) {
-        ct__err_memory(&ctx->err, here, path, sizeof *npz);
-        return NULL;
-    }
+    if (!npz) return ct__null_memory(&ctx->err, here, path, sizeof *npz);
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
     arrays_hint_format(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
     ct__err_place(&ctx->err, here, "npz_open");

@@ -325,8 +325,7 @@ static bool metrics_is_before(const line_reader *l, const char *text, size_t n, 
     if (known) return earlier;
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, l->path, "line %zu has no whole number \"step\"",
             l->number);
-    ct__err_hint(err, "move the file away to continue without it");
-    return false;
+    return ct__err_hint(err, "move the file away to continue without it");
 }
 
 // Computes the size in bytes of the lines before step `first`.

@@ -89,11 +89,11 @@ static bool export_check_accumulate(const export_job *j) {
             "a step of the run in %s takes %" PRId64 " batches of %" PRId64
             ", a function takes one",
             j->options->dir, n, j->train_options.batch);
-    ct__err_hint(j->err,
-                 ".batch %" PRId64 " takes the sequences of all of them at once, which is the same "
-                 "but for rounding and dropout",
-                 n * j->train_options.batch);
-    return false;
+    return ct__err_hint(j->err,
+                        ".batch %" PRId64
+                        " takes the sequences of all of them at once, which is the same "
+                        "but for rounding and dropout",
+                        n * j->train_options.batch);
 }
 
 // Fills in the sizes that the options leave open: the model's, or for a step those of its run.

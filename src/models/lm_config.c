@@ -193,10 +193,7 @@ static void lm_config_rename_options(ct_lm_train_options *o) {
 ct_lm_run *ct__lm_config_alloc(const ct_lm_train_options *options, const char *command,
                                ct_err *err) {
     ct_lm_run *r = ct__malloc(sizeof *r);
-    if (!r) {
-        ct__err_memory(err, CT_NOWHERE, command, sizeof *r);
-        return NULL;
-    }
+    if (!r) return ct__null_memory(err, CT_NOWHERE, command, sizeof *r);
     *r = (ct_lm_run){
         .o = *options, .command = command, .err = err, .val_loss = NAN, .saved = -1, .lock = -1};
     r->bundle.begin = r->bundle.end = -1;

@@ -490,10 +490,7 @@ ct_decoder *ct_decoder_new_at(const ct_tokenizer *tokenizer, bool skip_special, 
     if (!ctx || ctx->err.code || !ct__given(ctx, tokenizer, here, "decoder_new", "the tokenizer"))
         return NULL;
     ct_decoder *d = ct__calloc(1, sizeof *d);
-    if (!d) {
-        ct__err_memory(&ctx->err, here, "decoder_new", sizeof *d);
-        return NULL;
-    }
+    if (!d) return ct__null_memory(&ctx->err, here, "decoder_new", sizeof *d);
     d->t = tokenizer;
     d->skip_special = skip_special;
     d->here = here;

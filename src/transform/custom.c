@@ -379,9 +379,8 @@ static bool custom_check_result_types(ct_ctx *ctx, const char *op, const char *w
     for (size_t i = 0; i < rule->n_outs; i++) {
         const ct_type *is = ct__type(rule->outs[i]);
         if (ct__same_shape(is, types[i]) && is->dtype == types[i]->dtype) continue;
-        ct__fail(ctx, CT_E_SHAPE, here, op, "the %s of %s %zu is %s, the %s is %s", what, of, i + 1,
-                 ct__type_text(is).s, of, ct__type_text(types[i]).s);
-        return false;
+        return ct__refuse(ctx, CT_E_SHAPE, here, op, "the %s of %s %zu is %s, the %s is %s", what,
+                          of, i + 1, ct__type_text(is).s, of, ct__type_text(types[i]).s);
     }
     return true;
 }
@@ -403,10 +402,7 @@ static const ct_type **custom_rule_types(ct_ctx *ctx, const custom_call *c,
     size_t n_slopes = c->forward ? c->n_in : c->n_out, n = c->n_in + c->n_out + n_slopes;
     const ct_type **all = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *all);
     ct_type *slopes = ct__arena(ct__top(ctx)->arena, (n_slopes + 1) * sizeof *slopes);
-    if (!all || !slopes) {
-        ct__err_memory(&ctx->err, c->here, c->op, n * sizeof *all);
-        return NULL;
-    }
+    if (!all || !slopes) return ct__null_memory(&ctx->err, c->here, c->op, n * sizeof *all);
     if (c->n_in) memcpy(all, types, c->n_in * sizeof *all);
     for (size_t i = 0; i < c->n_out; i++) all[c->n_in + i] = ct__type(body->outs[i]);
     for (size_t i = 0; i < n_slopes; i++) {
@@ -434,8 +430,7 @@ static bool custom_record(ct_ctx *ctx, const custom_call *c, ct_tensor *result) 
     if (!attrs.rule) return false;
     if (!custom_captures_only_numbers(attrs.body) || !custom_captures_only_numbers(attrs.rule)) {
         ct__fail(ctx, CT_E_TRACE, c->here, c->op, "the functions use a tensor from outside");
-        ct__err_hint(&ctx->err, "pass it as an operand");
-        return false;
+        return ct__err_hint(&ctx->err, "pass it as an operand");
     }
     if (!custom_check_result_types(ctx, c->op, c->forward ? "tangent" : "cotangent",
                                    c->forward ? "result" : "operand", attrs.rule,

@@ -214,14 +214,12 @@ static bool derivative_add_slope(derived *d, const char *what, const char *of, s
     if (!derivative_has_slope(type)) {
         ct__fail(d->ctx, CT_E_GRAD, d->here, d->op, "%s %zu is given, but %s %zu is %s", what,
                  i + 1, of, i + 1, ct__type_text(type).s);
-        ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
-        return false;
+        return ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
     }
     if (!ct__same_shape(is, type) || (is->dtype != type->dtype && !is->weak)) {
         ct__fail(d->ctx, CT_E_SHAPE, d->here, d->op, "%s %zu is %s, %s %zu is %s", what, i + 1,
                  ct__type_text(is).s, of, i + 1, ct__type_text(type).s);
-        ct__err_hint(&d->ctx->err, "a %s has the shape and the dtype of its %s", what, of);
-        return false;
+        return ct__err_hint(&d->ctx->err, "a %s has the shape and the dtype of its %s", what, of);
     }
     if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
     d->all[d->n_operands + d->n_slopes] = slope;
@@ -383,17 +381,14 @@ static bool derivative_check_loss(derived *d, size_t n_out) {
     const bool complex = n_out && ct__is_complex((ct_dtype)d->outs[0]->dtype);
     if (n_out && derivative_has_slope(d->outs[0]) && !complex && ct__count(d->outs[0]) == 1)
         return true;
-    if (!n_out) {
-        ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
-        return false;
-    }
+    if (!n_out)
+        return ct__refuse(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
     bool floats = derivative_has_slope(d->outs[0]) && !complex;
     ct__fail(d->ctx, floats ? CT_E_SHAPE : CT_E_DTYPE, d->here, d->op,
              "the first result must be one float, it is %s", ct__type_text(d->outs[0]).s);
-    ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
-                               : floats ? "ct_mean or ct_sum makes it one number"
-                                        : "only what is computed in floats has gradients");
-    return false;
+    return ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
+                                      : floats ? "ct_mean or ct_sum makes it one number"
+                                               : "only what is computed in floats has gradients");
 }
 
 void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in, size_t n_in,

@@ -56,9 +56,8 @@ static bool linear_transpose(ct_rule *r) {
 }
 static bool linear_refuse_jvp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
-    ct__fail(ctx, CT_E_INTERNAL, r->node->here, "grad", "a tangent of %s was differentiated",
-             linear_composition(r)->op->name);
-    return false;
+    return ct__refuse(ctx, CT_E_INTERNAL, r->node->here, "grad",
+                      "a tangent of %s was differentiated", linear_composition(r)->op->name);
 }
 const ct_opdef ct__op_linear = {
     .id = CT_OP_LINEAR,
@@ -96,10 +95,10 @@ static bool grad_infer(ct_call *call) {
     if (!floats || ct__count(call->in[0]) != 1) {
         ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
                      ct__type_text(call->in[0]).s);
-        ct__err_hint(call->err, ct__is_complex(dtype) ? "ct_real or ct_abs makes a float of it"
-                                : floats              ? "ct_mean or ct_sum makes it one number"
-                                         : "only what is computed in floats has gradients");
-        return false;
+        return ct__err_hint(call->err, ct__is_complex(dtype)
+                                           ? "ct_real or ct_abs makes a float of it"
+                                       : floats ? "ct_mean or ct_sum makes it one number"
+                                                : "only what is computed in floats has gradients");
     }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
     const size_t first = ((const grad_attrs *)call->attrs)->first;
@@ -235,8 +234,7 @@ static bool grad_refuse_widened(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_
         if (!node || !(node->flags & CT_NODE_WIDENED)) continue;
         ct__fail(ctx, CT_E_GRAD, here, "grad",
                  "operand %zu is a bare number that met an f64: it has no gradient", i + 1);
-        ct__err_hint(&ctx->err, "ct_scalar(value, CT_F64) has one");
-        return false;
+        return ct__err_hint(&ctx->err, "ct_scalar(value, CT_F64) has one");
     }
     return true;
 }
@@ -500,11 +498,9 @@ static bool grad_transpose_node(ct_linear *l, mark *marks, ct_node *node) {
         in[k] = ct__handle_of(node->in[k]);
     }
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
-    if (!node->op->transpose) {
-        ct__fail(l->ctx, CT_E_INTERNAL, node->here, "grad",
-                 "%s has no transpose rule but appears in a tangent", node->op->name);
-        return false;
-    }
+    if (!node->op->transpose)
+        return ct__refuse(l->ctx, CT_E_INTERNAL, node->here, "grad",
+                          "%s has no transpose rule but appears in a tangent", node->op->name);
     ct_rule r = {.node = node,
                  .attrs = node->attrs,
                  .n_in = node->n_in,

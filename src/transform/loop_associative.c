@@ -225,14 +225,13 @@ static bool assoc_find_elements(ct_ctx *ctx, const ct_associative_scan_args *arg
                      (long long)args->axis);
             return ct__hint_axes(&(ct_call){.err = &ctx->err}, t->rank);
         }
-        if (i && (own != *axis || t->dim[own] != size)) {
-            ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
-                     own != *axis ? "axis %lld of operand %zu is its axis %lld, of the first %lld"
-                                  : "axis %lld of operand %zu has size %lld, of the first %lld",
-                     (long long)args->axis, i + 1, (long long)(own != *axis ? own : t->dim[own]),
-                     (long long)(own != *axis ? *axis : size));
-            return false;
-        }
+        if (i && (own != *axis || t->dim[own] != size))
+            return ct__refuse(
+                ctx, CT_E_SHAPE, args->here, "associative_scan",
+                own != *axis ? "axis %lld of operand %zu is its axis %lld, of the first %lld"
+                             : "axis %lld of operand %zu has size %lld, of the first %lld",
+                (long long)args->axis, i + 1, (long long)(own != *axis ? own : t->dim[own]),
+                (long long)(own != *axis ? *axis : size));
         *axis = own;
         size = t->dim[own];
         if (!assoc_element_type(arena, t, own, &element[i]))

@@ -86,11 +86,10 @@ static bool branch_check_predicate(ct_ctx *ctx, ct_tensor pred, ct_loc here) {
     if (is_bool && t->rank == 0) return true;
     ct__fail(ctx, is_bool ? CT_E_SHAPE : CT_E_DTYPE, here, "cond",
              "the predicate is %s, it must be one bool", ct__type_text(t).s);
-    ct__err_hint(&ctx->err, is_bool
-                                ? "ct_select chooses element by element; ct_all or ct_any makes "
+    return ct__err_hint(&ctx->err,
+                        is_bool ? "ct_select chooses element by element; ct_all or ct_any makes "
                                   "one of many"
                                 : "compare it with something, as ct_less does");
-    return false;
 }
 
 void ct_cond_with(ct_cond_args args, ct_tensor *out) {
@@ -140,10 +139,8 @@ static bool branch_clamp_index(ct_ctx *ctx, ct_switch_args *args) {
 }
 
 static bool branch_check_branches(ct_ctx *ctx, const ct_switch_args *args) {
-    if (!args->n_branches) {
-        ct__fail(ctx, CT_E_ARGUMENT, args->here, "switch", "there are no branches");
-        return false;
-    }
+    if (!args->n_branches)
+        return ct__refuse(ctx, CT_E_ARGUMENT, args->here, "switch", "there are no branches");
     if (!ct__given(ctx, args->branches, args->here, "switch", "the list of branches")) return false;
     for (size_t b = 0; b < args->n_branches; b++)
         if (!ct__given(ctx, (void *)(uintptr_t)args->branches[b], args->here, "switch", "a branch"))

@@ -231,19 +231,18 @@ static bool scan_find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     int64_t length = ct__unmarked(args->length);
     for (size_t i = args->n_carry; i < o->n; i++) {
         const ct_type t = o->type[i];
-        if (t.rank == 0) {
-            ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
-                     "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(&t).s);
-            return false;
-        }
+        if (t.rank == 0)
+            return ct__refuse(ctx, CT_E_SHAPE, args->here, "scan",
+                              "operand %zu is %s, it has no axis to go along", i + 1,
+                              ct__type_text(&t).s);
         if (!given && i == args->n_carry) args->length = ct__size_of(&t, 0), length = t.dim[0];
         if (t.dim[0] != length) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(&t).s,
                      (long long)length);
-            ct__err_hint(&ctx->err, given ? "it is .length; without it, it is the length of the xs"
-                                          : "it is the size of axis 0, of all xs the same");
-            return false;
+            return ct__err_hint(&ctx->err,
+                                given ? "it is .length; without it, it is the length of the xs"
+                                      : "it is the size of axis 0, of all xs the same");
         }
         ct__size_equal(args->length, ct__size_of(&t, 0));
         if (!ct__marked(args->length)) args->length = ct__size_of(&t, 0);
@@ -251,8 +250,7 @@ static bool scan_find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
-        ct__err_hint(&ctx->err, "it is how often the body runs, at least 0");
-        return false;
+        return ct__err_hint(&ctx->err, "it is how often the body runs, at least 0");
     }
     return true;
 }
@@ -290,8 +288,8 @@ static bool scan_record(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
 static bool scan_has_length(ct_ctx *ctx, const ct_scan_args *args) {
     if (args->n_xs || args->length) return true;
     ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "there are neither xs nor a length");
-    ct__err_hint(&ctx->err, "give .length; ct_fori runs a number of iterations that may be 0");
-    return false;
+    return ct__err_hint(&ctx->err,
+                        "give .length; ct_fori runs a number of iterations that may be 0");
 }
 
 static void scan_record_or_poison(ct_scan_args args, bool allows_zero, ct_tensor *carry_out,

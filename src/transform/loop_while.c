@@ -35,9 +35,9 @@ static bool while_vjp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
     ct__fail(ctx, CT_E_GRAD, r->node->here, "grad",
              "a loop that a predicate ends has no gradient in reverse mode");
-    ct__err_hint(&ctx->err, "ct_scan has one, and ct_fori between two constants: run the largest "
-                            "number of iterations, and keep finished values with ct_select");
-    return false;
+    return ct__err_hint(&ctx->err,
+                        "ct_scan has one, and ct_fori between two constants: run the largest "
+                        "number of iterations, and keep finished values with ct_select");
 }
 
 const ct_opdef ct__op_while = {
@@ -92,9 +92,8 @@ static bool while_check_predicate(ct_ctx *ctx, const while_tracing *w, const ct_
     if (is_bool && t->rank == 0) return true;
     ct__fail(ctx, is_bool ? CT_E_SHAPE : CT_E_DTYPE, w->args->here, w->op,
              "the predicate is %s, it must be one bool", ct__type_text(t).s);
-    ct__err_hint(&ctx->err, is_bool ? "ct_all or ct_any makes one of many"
-                                    : "compare it with something, as ct_less does");
-    return false;
+    return ct__err_hint(&ctx->err, is_bool ? "ct_all or ct_any makes one of many"
+                                           : "compare it with something, as ct_less does");
 }
 
 static bool while_record(ct_ctx *ctx, const char *op, ct_while_args args, ct_tensor *node) {

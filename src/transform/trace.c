@@ -26,8 +26,7 @@ bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
              "the body brings %s from %s to %s: a loop or a branch runs on one device",
              ct__type_text(from).s, ct__hooks.place_name(ctx, from->place),
              ct__hooks.place_name(ctx, node->out->place));
-    ct__err_hint(&ctx->err, "ct_to before or after it");
-    return false;
+    return ct__err_hint(&ctx->err, "ct_to before or after it");
 }
 
 // Makes the body's canonical record: two bodies with equal words are the same function.
@@ -97,10 +96,8 @@ ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tens
     body->captured = captured;
     body->captured_from = from;
     while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
-    if (!ok || !captured || !from) {
-        ct__err_memory(&ctx->err, body->here, op, n * sizeof *from);
-        return NULL;
-    }
+    if (!ok || !captured || !from)
+        return ct__null_memory(&ctx->err, body->here, op, n * sizeof *from);
     return body;
 }
 
@@ -112,8 +109,7 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     ct_body *body = args && out ? ct__trace_begin(ctx, in, n_in, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
-        ct__err_memory(&ctx->err, here, function->op, n_in * sizeof *args);
-        return NULL;
+        return ct__null_memory(&ctx->err, here, function->op, n_in * sizeof *args);
     }
     body->operands = function->operands;
     body->n_operands = function->n_operands;

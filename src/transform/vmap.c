@@ -77,10 +77,9 @@ static bool vmap_check_results(const batcher *b, const ct_node *node, const ct_t
         for (int a = 0; a < recorded->rank && fits; a++)
             fits = is->dim[a + more] == recorded->dim[a];
         if (fits) continue;
-        ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
-                 "batched it gives %s, an element is %s", ct__type_text(is).s,
-                 ct__type_text(recorded).s);
-        return false;
+        return ct__refuse(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
+                          "batched it gives %s, an element is %s", ct__type_text(is).s,
+                          ct__type_text(recorded).s);
     }
     return true;
 }
@@ -118,8 +117,8 @@ static bool vmap_node(const batcher *b, ct_node *node, const batched_value *in,
     if (rule && !vmap_by_rule(b, node, rule, in, out)) return false;
     if (rule && !ct__is_none(out[0].t)) return true;
     if (node->op->body) return vmap_composition(b, node, in, out);
-    ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name, "it has no rule for batches");
-    return false;
+    return ct__refuse(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
+                      "it has no rule for batches");
 }
 
 // Records a node none of whose operands is batched.
@@ -256,8 +255,8 @@ static bool vmap_infer(ct_call *call) {
             ct__call_err(call, CT_E_ARGUMENT,
                          "axis %lld is out of range for result %zu, whose elements are %s",
                          (long long)given, i + 1, ct__type_text(of).s);
-            ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1, of->rank);
-            return false;
+            return ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1,
+                                of->rank);
         }
         if (!vmap_add_axis(call, of, own[i], size, &call->out[i])) return false;
     }
@@ -384,8 +383,8 @@ static bool vmap_check_axes(ct_ctx *ctx, const ct_vmap_args *args) {
         if ((size_t)lists[i].n == lists[i].wanted) continue;
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap", "%s has %lld entries for %zu %s",
                  lists[i].what, (long long)lists[i].n, lists[i].wanted, lists[i].of);
-        ct__err_hint(&ctx->err, "one each, CT_NO_AXIS for what has no batch; none: axis 0 of all");
-        return false;
+        return ct__err_hint(&ctx->err,
+                            "one each, CT_NO_AXIS for what has no batch; none: axis 0 of all");
     }
     return true;
 }
@@ -423,11 +422,11 @@ static bool vmap_element_type(ct_ctx *ctx, const ct_vmap_args *args, size_t i, c
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap",
                  "axis %lld is out of range for operand %zu, %s", (long long)*axis, i + 1,
                  ct__type_text(type).s);
-        ct__err_hint(&ctx->err,
-                     type->rank ? "axes are %d to %d; CT_NO_AXIS: it is the same for all elements"
+        return ct__err_hint(&ctx->err,
+                            type->rank
+                                ? "axes are %d to %d; CT_NO_AXIS: it is the same for all elements"
                                 : "CT_NO_AXIS: it is the same for all elements",
-                     -type->rank, type->rank - 1);
-        return false;
+                            -type->rank, type->rank - 1);
     }
     int64_t size = ct__size_of(type, a);
     if (!batch->known) *batch = (batch_size){true, size, (int)i, a};

@@ -164,12 +164,10 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
         ct_val v;
         if (!ct__resolve(ctx, out[i], &v, node->op->name, i, node->here)) return false;
         const ct_type *is = ct__type(v), *recorded = &node->out[i];
-        if (is->dtype != recorded->dtype || !ct__same_sizes(is, recorded)) {
-            ct__fail(ctx, CT_E_INTERNAL, node->here, node->op->name,
-                     "its body gives %s, its shape rule %s", ct__type_text(is).s,
-                     ct__type_text(recorded).s);
-            return false;
-        }
+        if (is->dtype != recorded->dtype || !ct__same_sizes(is, recorded))
+            return ct__refuse(ctx, CT_E_INTERNAL, node->here, node->op->name,
+                              "its body gives %s, its shape rule %s", ct__type_text(is).s,
+                              ct__type_text(recorded).s);
         for (int a = 0; a < is->rank && ctx->symbols; a++)
             if (ct__is_dyn(is, a) || ct__is_dyn(recorded, a))
                 ct__size_equal(ct__size_of(is, a), ct__size_of(recorded, a));

@@ -63,11 +63,11 @@ static bool build_write_group(const job *j, int group, ct_err *err) {
 // Reports that the compiler succeeded but the system does not let its output run.
 static bool build_report_not_allowed(const job *j, const char *why, ct_err *err) {
     ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu", "compiled kernels cannot be loaded: %s", why);
-    ct__err_hint(err,
-                 "%s, memory and /tmp may hold no programs (mounted noexec?): set COTAN_CACHE_DIR "
-                 "or TMPDIR to a folder that may",
-                 j->cache->folder[0] ? j->cache->folder : "TMPDIR");
-    return false;
+    return ct__err_hint(
+        err,
+        "%s, memory and /tmp may hold no programs (mounted noexec?): set COTAN_CACHE_DIR "
+        "or TMPDIR to a folder that may",
+        j->cache->folder[0] ? j->cache->folder : "TMPDIR");
 }
 
 static bool build_load_group(const job *j, int group, ct_err *err) {
@@ -246,8 +246,7 @@ static const char free_space_hint[] =
 static bool build_report_no_folder(const job *j, ct_err *err) {
     ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
             "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s", j->refused);
-    ct__err_hint(err, "%s", free_space_hint);
-    return false;
+    return ct__err_hint(err, "%s", free_space_hint);
 }
 
 // Interprets those of n that are still missing if there is no folder to compile in.

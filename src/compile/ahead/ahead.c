@@ -74,8 +74,8 @@ static bool ahead_compile_pending(ct_ahead *a) {
         ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile", "device %s %s", ct__ctx_device(a->ctx),
                 backend->evaluates_ops ? "runs an op at a time: it has no kernels to write"
                                        : "has kernels that are not in C");
-        ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
-        return false;
+        return ct__err_hint(&a->ctx->err,
+                            "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
     }
     if (a->plan->n_subplans)
         return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",

@@ -336,10 +336,7 @@ static const ct_plan_cost *cost_of_subplans(ct_ctx *ctx, ct_plan *plan) {
         if (ok) cost_add(sum, c), cost_merge_tensors(tensors, &sum->n_tensors, c);
     }
     ct_plan_launch *all = ok ? ct__arena(&plan->arena, (sum->n_launches + 1) * sizeof *all) : NULL;
-    if (!all) {
-        ct__err_memory(&ctx->err, plan->here, "plan", sizeof *sum);
-        return NULL;
-    }
+    if (!all) return ct__null_memory(&ctx->err, plan->here, "plan", sizeof *sum);
     sum->launches = all;
     for (size_t i = 0; i < plan->n_subplans; i++) {
         const ct_plan_cost *c = plan->subplans[i].plan->cost;

@@ -186,10 +186,9 @@ static bool executor_has_sent_to(ct_ctx *ctx, const char *given) {
 bool ct_set_device(const char *name) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return false;
-    if (ctx->n_roots || ctx->tracing) {
-        ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
-        return false;
-    }
+    if (ctx->n_roots || ctx->tracing)
+        return ct__refuse(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device",
+                          "the context holds pending work");
     if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") ||
         executor_has_sent_to(ctx, name))
         return false;
