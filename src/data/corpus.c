@@ -228,11 +228,10 @@ static bool corpus_add_folder(reader *r, const char *path);
 
 // Recursion is bounded by the system's maximum path length.
 static bool corpus_add_entry(reader *r, const char *folder, run_folder where, const char *name) {
-    ct_text path = {0};
+    CT_TEXT path = {0};
     struct stat st;
     ct__textf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
     if (path.failed) {
-        ct__text_free(&path);
         return corpus_fail_memory(r, folder, strlen(folder));
     }
     bool ok = true;
@@ -246,7 +245,6 @@ static bool corpus_add_entry(reader *r, const char *folder, run_folder where, co
         ok = corpus_add_file(r, path.s, false);
     else
         r->corpus->skipped++;
-    ct__text_free(&path);
     return ok;
 }
 

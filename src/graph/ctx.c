@@ -189,13 +189,12 @@ void ct__run_end(ct_ctx *ctx) {
 }
 
 void ct__warn(ct_ctx *ctx, const char *format, ...) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     va_list args;
     va_start(args, format);
     ct__textf_v(&text, format, args);
     va_end(args);
     if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
 }
 
 void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {

@@ -171,13 +171,12 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     if (!ctx || !ct__given(ctx, path, here, "save_npy", "the path") || ctx->err.code) return false;
     CT_SCOPE; // for what reading a variable records
     host_tensor h;
-    ct_text head = {0};
+    CT_TEXT head = {0};
     bool ok = arrays_get_host(t, &h, here) &&
               ct__npy_header((ct_npy_name){path, npy_part}, ct_dtype_of(t), h.rank, h.dim, &head,
                              &ctx->err);
     ok = ok && arrays_write_npy(path, &head, h.data,
                                 (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)), &ctx->err);
-    ct__text_free(&head);
     return ok || ct__err_place(&ctx->err, here, "save_npy");
 }
 

@@ -297,14 +297,13 @@ typedef struct eval_task {
 
 static bool __attribute__((format(printf, 2, 3)))
 eval_bad_line(const eval_task *t, const char *format, ...) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     va_list args;
     va_start(args, format);
     ct__textf_v(&text, format, args);
     va_end(args);
     ct__err(t->err, CT_E_FORMAT, CT_NOWHERE, t->path, "line %zu: %s", t->line,
             text.s ? text.s : "");
-    ct__text_free(&text);
     return false;
 }
 

@@ -235,11 +235,10 @@ int64_t ct__lm_config_count_parameters(const ct_lm_train_options *o, void *user)
     const ct_lm_run *r = user;
     if (r->n_parameters) return r->n_parameters;
     const ct_lm_sizes sizes = ct__lm_config_sizes(r, o);
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     ct_spec spec;
     const int64_t n =
         ct__lm_spec_of(&sizes, &arena, &spec, NULL, r->err) ? ct__stack_size(&spec) : -1;
-    ct__arena_free(&arena);
     return n;
 }
 

@@ -537,12 +537,10 @@ static bool load_open(ct_lm *lm, const char *path, const char *file, ct_loc here
 }
 
 static bool load_model(ct_lm *lm, const char *path, ct_loc here) {
-    ct_text file = {0};
+    CT_TEXT file = {0};
     ct__textf(&file, "%s/config.json", path);
-    const bool ok = file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
-                                : load_open(lm, path, file.s, here);
-    ct__text_free(&file);
-    return ok;
+    return file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
+                       : load_open(lm, path, file.s, here);
 }
 
 ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
@@ -816,7 +814,7 @@ static bool lm_save_config(const ct_lm *lm, const char *path, ct__lm_config_more
 bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, void *user,
                  ct_loc here) {
     CT_SCOPE; // the values that are read live as long as it
-    ct_text weights = {0}, config = {0};
+    CT_TEXT weights = {0}, config = {0};
     ct_store store = {0};
     ct_err *err = &ct__ctx()->err;
     const char *numerics = ct_numerics();
@@ -839,8 +837,6 @@ bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, 
                    : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
     ct__free(zeros);
-    ct__text_free(&weights);
-    ct__text_free(&config);
     return ok;
 }
 

@@ -650,7 +650,7 @@ static bool spec_check_rules(const spec_reader *r, const char *row) {
 }
 
 bool ct__spec_check_row(const char *row, ct_err *err) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     ct_spec spec;
     spec_reader r = {.path = "", .arena = &arena, .spec = &spec, .err = err};
     const size_t n = spec_type_length(row),
@@ -660,7 +660,6 @@ bool ct__spec_check_row(const char *row, ct_err *err) {
         ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
                 "\"%.60s\" is no row: it begins with a name of a-z, 0-9 and _, and a colon", row);
     ok = ok && spec_take_row(&r, row, 0) && spec_check_words(&r) && spec_check_rules(&r, row);
-    ct__arena_free(&arena);
     return ok;
 }
 

@@ -81,13 +81,12 @@ static void optim_assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
 static ct_tensor optim_make_state_like(ct_params *set, const char *kind, const char *name,
                                        ct_tensor param, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
-    ct_text full = {0};
+    CT_TEXT full = {0};
     ct__textf(&full, "%s.%s", kind, name);
     ct_tensor var = full.failed ? CT_NONE
                                 : ct_param_at(set, full.s, optim_state_dtype(param),
                                               optim_dims(param, dim), here);
     if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
-    ct__text_free(&full);
     return var;
 }
 

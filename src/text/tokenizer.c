@@ -268,11 +268,9 @@ static bool tokenizer_read_gguf_file(ct_tokenizer *t, const char *path, ct_err *
 
 // A run whose tokens are bytes or characters describes them in its config.json.
 static bool tokenizer_read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
-    ct_text json = {0};
-    const bool ok = ct__alphabet_of(folder, &json, err) &&
-                    ct__tokenizer_read_json(t, json.s, json.n, err) && ct__tokenizer_finish(t, err);
-    ct__text_free(&json);
-    return ok;
+    CT_TEXT json = {0};
+    return ct__alphabet_of(folder, &json, err) && ct__tokenizer_read_json(t, json.s, json.n, err) &&
+           ct__tokenizer_finish(t, err);
 }
 
 // A folder's own tokenizer files take precedence; without any, a GGUF model's metadata is used.

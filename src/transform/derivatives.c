@@ -13,7 +13,7 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
                        size_t n, ct_tensor *out, size_t n_out) {
     ct_ctx *ctx = ct__ctx();
     const char *op = node->op->name;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
     bool ok = types || ct__err_memory(&ctx->err, node->here, op, n * sizeof *types);
     for (size_t i = 0; i < n && ok; i++) types[i] = ct__type_of(args[i]);
@@ -23,7 +23,6 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
     // Numbers that derivatives introduce are captured from outside and become operands.
     const ct_tensor *all = body ? ct__with_captured(ctx, body, args, n, 0) : NULL;
     ok = all && ct__inline(ctx, body, all, out);
-    ct__arena_free(&scratch);
     return ok;
 }
 static bool derivative_trace_body(ct_rule *r, ct_fn f) {
@@ -138,7 +137,7 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
     size_t n = body->n_outs, n_wrt = 0;
     const ct_tensor *cotangents_in = in + body->n_params + body->n_captured;
     inlined r;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     int64_t *wrt = ct__arena(&scratch, (body->n_params + 1) * sizeof *wrt);
     ct_tensor *cotangents = ct__arena_zero(&scratch, (n + 1) * sizeof *cotangents);
     bool ok = wrt && cotangents;
@@ -154,7 +153,6 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
         for (size_t i = 0; i < n_wrt && ok; i++) out[n + i] = ct__or_zeros(r.slopes[i], in[wrt[i]]);
         ct__arena_free(&r.scratch);
     }
-    ct__arena_free(&scratch);
 }
 static bool vjp_body(ct_rule *r) { return derivative_trace_body(r, vjp_trace); }
 

@@ -37,7 +37,7 @@ static bool linear_infer(ct_call *call) {
 static bool linear_transpose(ct_rule *r) {
     const linear_attrs *attrs = r->attrs;
     const ct_node *node = linear_composition(r);
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *c_in = ct__arena_zero(&scratch, node->n_in * sizeof *c_in);
     if (!c_in) return false;
     ct_rule inner = {.node = node,
@@ -51,7 +51,6 @@ static bool linear_transpose(ct_rule *r) {
     bool ok = node->op->vjp(&inner);
     for (int64_t i = 0; i < attrs->present.n && ok; i++)
         r->c_in[node->n_in + node->n_out + i] = c_in[attrs->present.v[i]];
-    ct__arena_free(&scratch);
     return ok;
 }
 static bool linear_refuse_jvp(ct_rule *r) {

@@ -133,7 +133,7 @@ static ct_tensor assoc_move_axis(ct_tensor x, int64_t from, int64_t to) {
 
 static bool associative_scan_body(ct_rule *rule) {
     const associative_scan_attrs *a = rule->attrs;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     assoc_scan r = {a->body, rule->in + rule->n_out, (size_t)rule->n_out, &scratch,
                     rule->node->here};
     const ct_type *t = ct__type_of(rule->in[0]);
@@ -150,7 +150,6 @@ static bool associative_scan_body(ct_rule *rule) {
     for (size_t i = 0; i < r.n && out; i++)
         rule->body_out[i] =
             assoc_move_axis(a->reverse ? ct_flip(out[i], axis) : out[i], 0, a->axis);
-    ct__arena_free(&scratch);
     return out && !ct_failed();
 }
 

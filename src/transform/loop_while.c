@@ -74,7 +74,7 @@ static void while_trace_body(const ct_tensor *in, ct_tensor *out, void *user) {
     size_t n = w->o.n, more = w->predicate->n_captured;
     a->body(in, out, a->user);
     if (!ct__carries_on(ctx, w->op, w->o.types, n, out, n, a->here)) return;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + more + 1) * sizeof *args);
     if (args && n) memcpy(args, out, n * sizeof *args);
     for (size_t i = 0; i < more && args; i++)
@@ -83,7 +83,6 @@ static void while_trace_body(const ct_tensor *in, ct_tensor *out, void *user) {
         ct__inline(ctx, w->predicate, args, &out[n]);
     else
         ct__err_memory(&ctx->err, a->here, w->op, (n + more) * sizeof *args);
-    ct__arena_free(&scratch);
 }
 
 static bool while_check_predicate(ct_ctx *ctx, const while_tracing *w, const ct_body *cond) {

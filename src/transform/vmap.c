@@ -48,7 +48,7 @@ static void vmap_call_body(const ct_tensor *in, ct_tensor *out, void *user) {
 }
 static bool vmap_composition(const batcher *b, ct_node *node, const batched_value *in,
                              batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_type **types = ct__arena(&scratch, (node->n_in + 1u) * sizeof *types);
     if (!types) return vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in; k++) types[k] = ct__type(node->in[k]);
@@ -60,7 +60,6 @@ static bool vmap_composition(const batcher *b, ct_node *node, const batched_valu
     const batched_value *args = body ? vmap_add_captured(b, &scratch, body, in) : NULL;
     bool ok =
         args && vmap_nodes(b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, out);
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -86,7 +85,7 @@ static bool vmap_check_results(const batcher *b, const ct_node *node, const ct_t
 
 static bool vmap_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batching *),
                          const batched_value *in, batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *t_in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *t_in),
               *t_out = ct__arena_zero(&scratch, node->n_out * sizeof *t_out);
     bool *batched = ct__arena(&scratch, node->n_in + 1u),
@@ -106,7 +105,6 @@ static bool vmap_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batchi
     ok = ok && rule(&batching) && !b->ctx->err.code;
     if (ok && !ct__is_none(t_out[0])) ok = vmap_check_results(b, node, t_out, out_batched);
     for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t_out[k], out_batched[k]};
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -124,7 +122,7 @@ static bool vmap_node(const batcher *b, ct_node *node, const batched_value *in,
 // Records a node none of whose operands is batched.
 static bool vmap_unbatched_node(const batcher *b, const ct_node *node, const batched_value *in,
                                 batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *t = ct__arena(&scratch, (node->n_in + node->n_out + 1u) * sizeof *t);
     bool ok = t || vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in && ok; k++) t[k] = in[k].t;
@@ -132,7 +130,6 @@ static bool vmap_unbatched_node(const batcher *b, const ct_node *node, const bat
         ct__outputs(ct__record(node->op, node->attrs, t, node->n_in, node->here), t + node->n_in,
                     node->n_out);
     for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t[node->n_in + k], false};
-    ct__arena_free(&scratch);
     return ok && !b->ctx->err.code;
 }
 
@@ -152,7 +149,7 @@ static bool vmap_copy_leaf(const batcher *b, const ct_node *node, const batched_
 // args: the values of the parameters. Nodes are in order, operands first, with transforms expanded.
 static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const batched_value *args,
                        const ct_val *outs, size_t n_outs, batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value **map = ct__arena(&scratch, (n + 1) * sizeof *map), *in = NULL;
     size_t capacity = 0;
     for (size_t i = 0; i < n; i++) {
@@ -175,7 +172,6 @@ static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const 
                               : vmap_unbatched_node(b, node, in, map[i]));
     }
     for (size_t i = 0; i < n_outs && ok; i++) out[i] = map[outs[i].node->index][outs[i].out];
-    ct__arena_free(&scratch);
     return ok && !b->ctx->err.code;
 }
 
@@ -183,7 +179,7 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
                         const bool *batched, ct_tensor *out, bool *out_batched) {
     const batcher b = {.ctx = ctx, .size = size, .here = body->here};
     const size_t n = body->n_params + body->n_captured;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value *in = ct__arena(&scratch, (n + 1) * sizeof *in),
                   *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
     bool ok = (in && outs) || vmap_no_memory(&b, n);
@@ -196,7 +192,6 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
         out[i] = outs[i].t;
         out_batched[i] = outs[i].batched;
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -338,7 +333,7 @@ static ct_body *vmap_trace_element(batcher *b, const ct_rule *r, ct_arena *scrat
 static bool vmap_body(ct_rule *r) {
     const vmap_attrs *a = r->attrs;
     batcher b = {.ctx = ct__ctx(), .size = a->size, .here = r->node->here};
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value *args = ct__arena(&scratch, ((size_t)r->n_in + 1) * sizeof *args),
                   *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
     bool ok = (args && outs) || vmap_no_memory(&b, (size_t)r->n_in);
@@ -349,7 +344,6 @@ static bool vmap_body(ct_rule *r) {
         r->body_out[i] = vmap_place_result(&b, outs[i], (size_t)i, a->out_axes.v[i]);
         ok = !b.ctx->err.code;
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 

@@ -113,7 +113,7 @@ bool ct__is_widened(const ct_node *node) {
 
 // The same op in f32, so that its own rules also serve the gradients of 16-bit floats.
 static bool expand_widened_body(ct_rule *r) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (size_t)r->n_in * sizeof *in);
     if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, 0);
     for (int i = 0; i < r->n_in; i++) {
@@ -126,7 +126,6 @@ static bool expand_widened_body(ct_rule *r) {
         ct_dtype recorded = (ct_dtype)r->node->out[i].dtype;
         r->body_out[i] = ct__type_of(t)->dtype == recorded ? t : ct_cast(t, recorded);
     }
-    ct__arena_free(&scratch);
     return true;
 }
 
@@ -238,7 +237,7 @@ static bool expand_round(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
                          bool (*keep)(const ct_node *), bool *found) {
     size_t outs = 0;
     for (size_t i = 0; i < list->n; i++) outs += list->v[i]->n_out;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_val **map = ct__arena(&scratch, list->n * sizeof *map),
            *cell = ct__arena(&scratch, outs * sizeof *cell);
     bool ok = map && cell;
@@ -275,7 +274,6 @@ static bool expand_round(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
     }
     // map uses the walk's indices, which later records do not change
     for (size_t i = 0; i < n && ok; i++) vals[i] = map[vals[i].node->index][vals[i].out];
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 

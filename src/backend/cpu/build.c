@@ -43,7 +43,7 @@ static bool build_publish(ct__kernel_source *k, void *library) {
 }
 
 static bool build_write_group(const job *j, int group, ct_err *err) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     const char **kernels = ct__malloc(j->n * sizeof *kernels);
     if (!kernels) return ct__err_memory(err, CT_NOWHERE, "cpu", j->n * sizeof *kernels);
     size_t n = 0;
@@ -54,10 +54,8 @@ static bool build_write_group(const job *j, int group, ct_err *err) {
     ct__free(kernels);
     char path[4200];
     snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
-    bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
-                          : ct__file_replace(path, text.s, text.n, 0600, err);
-    ct__text_free(&text);
-    return ok;
+    return text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
+                       : ct__file_replace(path, text.s, text.n, 0600, err);
 }
 
 // Reports that the compiler succeeded but the system does not let its output run.

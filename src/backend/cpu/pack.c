@@ -345,7 +345,7 @@ static bool pack_pairs_match(const ct_pack_level *l, bool pairs) {
 static const ct_pack_level *pack_choose_level(const ct_pack_level *levels, size_t n, bool pairs,
                                               const char *path, ct_err *err) {
     const ct_pack_level *best = NULL;
-    ct_text has = {0};
+    CT_TEXT has = {0};
     for (size_t i = 0; i < n; i++) {
         const ct_pack_level *l = &levels[i];
         ct__textf(&has, "%s%s", has.n ? ", " : "", ct__levels[l->level].name);
@@ -357,7 +357,6 @@ static const ct_pack_level *pack_choose_level(const ct_pack_level *levels, size_
         pack_report_mismatch(path, err,
                              "it has kernels for processors with %s, and this one is none of them",
                              has.n && !has.failed ? has.s : "nothing");
-    ct__text_free(&has);
     return best;
 }
 

@@ -56,13 +56,11 @@ static bool ahead_check_name(const ct_ahead *a, const ct_text *source) {
 }
 
 static bool ahead_write_plan(ct_ahead *a) {
-    ct_text header = {0}, source = {0};
+    CT_TEXT header = {0}, source = {0};
     bool ok = ct__ahead_members(a) && ct__ahead_write(a, &header, &source);
     if (ok && (header.failed || source.failed))
         ok = ct__err_memory(&a->ctx->err, a->args->here, "compile", header.n + source.n);
     ok = ok && ahead_check_name(a, &source) && ahead_write_files(a, &header, &source);
-    ct__text_free(&header);
-    ct__text_free(&source);
     return ok;
 }
 
