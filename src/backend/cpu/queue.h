@@ -20,8 +20,8 @@ void ct__queue_start(int threads, bool helps);
 // Compiles some of the urgent kernels on the calling thread. False: there are none.
 bool ct__queue_compile_some(void);
 // Waits until no thread that took the kernel from the queue is at work on it; returns true if one
-// was. Such a thread claims the kernel later than it takes it, so a thread that waits for it asks here
-// first, then ct__code_await.
+// was. Such a thread claims the kernel only after it has taken it, so ct__code_await alone may miss
+// it: it is called after this.
 bool ct__queue_await(const ct_cpu_code *code);
 
 // Returns when the queue is empty and no thread compiles.
