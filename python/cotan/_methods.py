@@ -2,6 +2,8 @@
 
 Where the two differ, methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is given.
 """
+import warnings
+
 from . import _core, _creation, _devices, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
 from ._core import Tensor, ops
 from ._grad import no_grad
@@ -296,6 +298,9 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         elif not isinstance(one, bool):
             device = one
     dtype = self.dtype if dtype is None else _core.dtype(dtype)
+    if self.dtype in _dtypes.COMPLEX and dtype not in _dtypes.COMPLEX:
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=2)
+        self = ops.not_equal(self, 0) if dtype == _core.bool else ops.real(self)
     moved = _creation.move_to_device(self, device)
     return moved if dtype == self.dtype and not (copy and moved is self) else ops.cast(moved, dtype)
 

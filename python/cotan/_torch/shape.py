@@ -6,6 +6,7 @@ from .._core import Tensor, ops
 from .._dtypes import COMPLEX, real_dtype
 from .._shaping import make_view, normalize_axis
 from .._types import Size
+from ..nn.functional import pad
 from .define import define
 
 # --------------------------------------------------------------------------------------------- views
@@ -333,3 +334,9 @@ def sum_to_size(x, size):
         return _reductions.sum(x, dtype=None, dim=tuple(range(x.ndim)))
     axes = (*range(front), *(i + front for i, n in enumerate(size) if n == 1 and x.shape[i + front] != 1))
     return ops.reshape(_reductions.sum(x, dim=axes), size) if axes else x
+
+
+@define("constant_pad_nd(input, pad: ints, value: float=0)")
+def constant_pad_nd(x, sizes, value):
+    """Returns the tensor with this many elements of a value before and after its last axes, as functional.pad does."""
+    return pad(x, sizes, value=value)
