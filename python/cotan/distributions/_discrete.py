@@ -198,8 +198,7 @@ class Poisson(ExponentialFamily):
 
 
 class Categorical(Distribution):
-    """0 to n - 1 with the probabilities along the last axis, which need not add up to 1; logits are their
-    logarithms."""
+    """0 to n - 1 with the probabilities (..., n), which need not add up to 1; logits are their logarithms. Samples are (...)."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
@@ -267,7 +266,7 @@ class OfCategorical(Distribution):
 
 
 class OneHotCategorical(OfCategorical):
-    """The outcomes of Categorical as vectors with a 1 at the class, else 0."""
+    """The outcomes of Categorical as vectors (..., n) with a 1 at the class, else 0."""
 
     support, has_enumerate_support = constraints.one_hot, True
 
@@ -298,7 +297,7 @@ class OneHotCategorical(OfCategorical):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """OneHotCategorical whose samples have the gradient of the probabilities."""
+    """OneHotCategorical whose samples (..., n) have the gradient of the probabilities."""
 
     has_rsample = True
 
@@ -307,7 +306,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(OfCategorical):
-    """How often each of n classes is drawn in total_count draws."""
+    """How often each of n classes is drawn in total_count draws: (..., n)."""
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
         if not isinstance(total_count, int):
@@ -364,7 +363,7 @@ class LogitRelaxedBernoulli(BinaryParameters, Distribution):
 
 
 class ExpRelaxedCategorical(OfCategorical):
-    """The logarithms of RelaxedOneHotCategorical's samples."""
+    """The logarithms of RelaxedOneHotCategorical's samples: (..., n)."""
 
     support, has_rsample = constraints.real_vector, True
 

@@ -40,8 +40,8 @@ def inverse_of_tril(lower):
 
 
 class MultivariateNormal(Distribution):
-    """The normal distribution of vectors, of one of covariance_matrix, precision_matrix and scale_tril, which is the Cholesky
-    factor of the covariance."""
+    """The normal distribution of vectors (..., n), of one of covariance_matrix, precision_matrix and scale_tril, which is
+    the Cholesky factor of the covariance."""
 
     arg_constraints = {"loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
                        "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky}
@@ -97,8 +97,8 @@ class MultivariateNormal(Distribution):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors of the covariance cov_factor cov_factor^T + diag(cov_diag); cov_factor is (..., n,
-    rank)."""
+    """The normal distribution of vectors (..., n) of the covariance cov_factor cov_factor^T + diag(cov_diag); cov_factor is
+    (..., n, rank)."""
 
     arg_constraints = {"loc": constraints.real_vector, "cov_factor": constraints.independent(constraints.real, 2),
                        "cov_diag": constraints.independent(constraints.positive, 1)}

@@ -14,7 +14,8 @@ from .utils import broadcast_all, constant_like, euler_constant
 
 
 class Independent(Distribution):
-    """The last reinterpreted_batch_ndims axes of the batch of a distribution count as axes of the event."""
+    """The last reinterpreted_batch_ndims axes of the batch of a distribution count as axes of the event: values
+    (..., *event), log_prob (...)."""
 
     arg_constraints = {}
 
@@ -64,7 +65,8 @@ class Independent(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """A mixture: mixture_distribution (Categorical) selects one along the last axis of component_distribution's batch."""
+    """A mixture: mixture_distribution (Categorical) selects one along the last axis of component_distribution's
+    batch (..., n)."""
 
     arg_constraints = {}
 
@@ -404,7 +406,7 @@ class RelaxedBernoulli(_Relaxed):
 
 
 class RelaxedOneHotCategorical(_Relaxed):
-    """Probabilities that are near those of one class for a low temperature (Gumbel-softmax)."""
+    """Probabilities that are near those of one class for a low temperature (Gumbel-softmax): (..., n)."""
 
     arg_constraints, support = ExpRelaxedCategorical.arg_constraints, constraints.simplex
 

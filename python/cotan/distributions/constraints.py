@@ -139,6 +139,8 @@ class _Bounded(Constraint):
 
 
 class _IntegerInterval(_Bounded):
+    """Whole numbers from lower_bound to upper_bound."""
+
     is_discrete, whole, names = True, True, ("lower_bound", "upper_bound")
 
 
@@ -151,6 +153,8 @@ class _IntegerGreaterThan(_Bounded):
 
 
 class _GreaterThan(_Bounded):
+    """Numbers above lower_bound."""
+
     names = ("lower_bound",)
 
     def _inside(self, value, low, high):
@@ -158,10 +162,14 @@ class _GreaterThan(_Bounded):
 
 
 class _GreaterThanEq(_Bounded):
+    """Numbers from lower_bound on."""
+
     names = ("lower_bound",)
 
 
 class _LessThan(_Bounded):
+    """Numbers below upper_bound."""
+
     names = ("upper_bound",)
 
     def _inside(self, value, low, high):
@@ -169,10 +177,14 @@ class _LessThan(_Bounded):
 
 
 class _Interval(_Bounded):
+    """Numbers from lower_bound to upper_bound."""
+
     names = ("lower_bound", "upper_bound")
 
 
 class _HalfOpenInterval(_Bounded):
+    """Numbers from lower_bound to upper_bound, which is excluded."""
+
     names = ("lower_bound", "upper_bound")
 
     def _inside(self, value, low, high):

@@ -290,6 +290,8 @@ class _Elementwise(Transform):
 
 
 class ExpTransform(_Elementwise):
+    """y = exp(x): (...) to (...)."""
+
     codomain, sign = constraints.positive, 1
     _call, _inverse = staticmethod(ops.exp), staticmethod(ops.log)
 
@@ -329,6 +331,8 @@ class PowerTransform(Transform):
 
 
 class SigmoidTransform(_Elementwise):
+    """y = 1 / (1 + exp(-x)): (...) to (...)."""
+
     codomain, sign = constraints.unit_interval, 1
 
     def _call(self, x):
@@ -343,6 +347,8 @@ class SigmoidTransform(_Elementwise):
 
 
 class SoftplusTransform(_Elementwise):
+    """y = log(1 + exp(x)): (...) to (...)."""
+
     codomain, sign = constraints.positive, 1
     _call = staticmethod(ops.softplus)
 
@@ -354,6 +360,8 @@ class SoftplusTransform(_Elementwise):
 
 
 class TanhTransform(_Elementwise):
+    """y = tanh(x): (...) to (...)."""
+
     codomain, sign = constraints.interval(-1.0, 1.0), 1
     _call, _inverse = staticmethod(ops.tanh), staticmethod(ops.atanh)
 
@@ -362,6 +370,8 @@ class TanhTransform(_Elementwise):
 
 
 class AbsTransform(_Elementwise):
+    """y = |x|: (...) to (...)."""
+
     bijective, codomain = False, constraints.positive
     _call = staticmethod(ops.abs)
 

@@ -14,3 +14,6 @@ from .lazy import *  # noqa: F401, F403
 from .parameter import UninitializedBuffer, UninitializedParameter  # noqa: F401
 from . import attention, common_types, grad, modules, parallel  # noqa: F401
 from .parallel import DataParallel  # noqa: F401
+from ._docs import add_docs as _add_docs
+
+_add_docs(globals())

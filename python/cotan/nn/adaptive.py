@@ -13,7 +13,8 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """The log-softmax over n_classes in clusters: frequent classes are in the head, rarer ones in tails of smaller width."""
+    """The log-softmax over n_classes in clusters: frequent classes are in the head, rarer ones in tails of smaller width:
+    (N, in_features) and classes (N,) to (output (N,), loss ())."""
 
     def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
         super().__init__()

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Identity(Module):
-    """Returns its input; arguments are ignored."""
+    """Returns its input (...); arguments are ignored."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -38,7 +38,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Merges axes start_dim to end_dim into one."""
+    """Merges axes start_dim to end_dim into one: (N, C, H, W) to (N, C H W)."""
 
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
@@ -54,7 +54,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits an axis into several of the given sizes."""
+    """Splits an axis into several of the given sizes: (..., n m, ...) to (..., n, m, ...)."""
 
     def __init__(self, dim, unflattened_size):
         super().__init__()
@@ -72,7 +72,7 @@ class Unflatten(Module):
 
 
 class Linear(Module):
-    """x W' + b: weight (out, in), bias (out,)."""
+    """x W' + b: (..., in) to (..., out), weight (out, in), bias (out,)."""
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
@@ -95,7 +95,7 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """x1' W x2 + b for each output: weight (out, in1, in2)."""
+    """x1' W x2 + b for each output: (..., in1) and (..., in2) to (..., out), weight (out, in1, in2)."""
 
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
@@ -729,7 +729,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm with the statistics of all processes, of which there is one."""
+    """Batch norm with the statistics of all processes, of which there is one: (N, C, ...) to the same shape."""
 
     ranks = (2, 3, 4, 5)
 
@@ -862,8 +862,8 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Divides by a power of the sum of squares of (size - 1) // 2 neighbours in the channels on both sides; as in PyTorch,
-    the first channel counts for all that come after it."""
+    """Divides by a power of the sum of squares of (size - 1) // 2 neighbours in the channels on both sides: (N, C, H, W) to the
+    same shape; as in PyTorch, the first channel counts for all that come after it."""
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__()

@@ -129,7 +129,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 class LinearCrossEntropyLoss(_WeightedLoss):
     """A linear layer to num_classes and the cross-entropy of its logits, which are never stored all at
-    once."""
+    once: (N, in_features) and classes (N,) to () or (N,)."""
 
     def __init__(self, in_features, num_classes, *, out_features=(), bias=False, device=None, dtype=None,
                  reduction="mean", weight=None, ignore_index=None, label_smoothing=0.0, options=None):

@@ -55,7 +55,8 @@ def _run_layer(mode, x, state, weights, reverse, inside):
 
 
 class RNNBase(Module):
-    """A stack of layers of one kind, in two directions if bidirectional."""
+    """A stack of layers of one kind, in two directions if bidirectional: (T, N, input_size), with batch_first (N, T,
+    input_size), to (T, N, directions hidden_size)."""
 
     def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None):

@@ -190,6 +190,8 @@ class Sampler(Generic[T]):
 
 
 class SequentialSampler(Sampler):
+    """Yields all indices in order."""
+
     def __init__(self, data_source):
         self.data_source = data_source
 
@@ -226,6 +228,8 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
+    """Yields these indices in a random order."""
+
     def __init__(self, indices, generator=None):
         self.indices, self.generator = indices, generator
 
