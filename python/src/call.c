@@ -205,15 +205,20 @@ PyObject *call_op_operands(const op_entry *op, PyObject *const *operands, unsign
     ct_tensor out[OP_MOST_OUT], *to = (ct_tensor *)(void *)buffer;
     const ct_loc here = api_enter();
     memset(buffer, 0, sizeof buffer);
-    bool floats = flags & CALL_FLOATS, bools = flags & CALL_BOOLS;
+    bool floats = flags & CALL_FLOATS, bools = flags & CALL_BOOLS, mixed = false;
+    ct_dtype first = CT_DEFAULT;
     for (int i = 0; i < op->n_operands; i++) {
         if (operands[i] == Py_None && i >= op->n_needed) continue;
         if (!operand_parse(operands[i], &to[i], here)) return NULL;
-        const char kind = floats || bools ? dtype_kind(ct_dtype_of(to[i])) : 'f';
+        if (i && !floats && !bools && mixed) continue;
+        const ct_dtype dtype = ct_dtype_of(to[i]);
+        if (i == 0) first = dtype;
+        mixed = mixed || dtype != first;
+        const char kind = floats || bools ? dtype_kind(dtype) : 'f';
         floats = floats && kind != 'f' && kind != 'c';
         bools = bools && kind == 'b';
     }
-    if (op->n_operands == 2) promote_operands(operands[0], operands[1], to, here);
+    if (op->n_operands == 2 && mixed) promote_operands(operands[0], operands[1], to, here);
     for (int i = 0; i < op->n_operands && (floats || bools); i++)
         if (ct_ok(to[i])) to[i] = ct_cast_at(to[i], bools ? CT_U8 : default_float, here);
     op->run(buffer, here, out);

@@ -219,7 +219,9 @@ static bool signature_bind(const overload *v, call *c) {
                 return false;
             }
             c->values[i] = p->missing;
-        } else if (c->values[i] != p->missing && !signature_accepts(p->accepts, c->values[i])) {
+        } else if (c->values[i] != p->missing &&
+                   !((p->accepts & ACCEPT_TENSOR) && Py_TYPE(c->values[i]) == tensor_type) &&
+                   !signature_accepts(p->accepts, c->values[i])) {
             char says[160];
             signature_write_accepts(p->accepts, says, sizeof says);
             PyErr_Format(PyExc_TypeError, "%s(): argument %R must be %s, not %R", c->name, p->name,
@@ -346,32 +348,36 @@ static PyObject *signature_run(const overload *v, const call *c) {
     return result;
 }
 
-static PyObject *signature_call(const signature *s, PyObject *public, call *c) {
-    if (signature_call_dispatches(c)) return signature_dispatch(public, c);
-    const overload *v = s->first;
-    while (v && !signature_bind(v, c)) {
-        if (!s->first->next) break;
-        if (!PyErr_ExceptionMatches(PyExc_TypeError)) break;
-        v = v->next;
-        PyErr_Clear();
-        if (!v) signature_raise_no_match(s, c);
-    }
-    PyObject *result = NULL, *out = NULL;
-    if (v && !PyErr_Occurred()) {
-        out = v->out >= 0 ? c->values[v->out] : Py_None;
-        if (v->out >= 0) c->values[v->out] = v->p[v->out].missing;
-        result = signature_run(v, c);
-    }
-    if (result && out != Py_None)
-        signature_replace(&result,
-                          PyObject_CallFunction(write_out_hook, "sOO", s->name, out, result));
+static PyObject *signature_end(call *c, PyObject *result) {
     Py_CLEAR(c->list);
     return result;
 }
 
+static PyObject *signature_call(const signature *s, PyObject *public, call *c) {
+    if (signature_call_dispatches(c)) return signature_dispatch(public, c);
+    const overload *v = s->first;
+    while (!signature_bind(v, c)) {
+        if (!s->first->next || !PyErr_ExceptionMatches(PyExc_TypeError))
+            return signature_end(c, NULL);
+        PyErr_Clear();
+        v = v->next;
+        if (!v) return signature_raise_no_match(s, c), signature_end(c, NULL);
+    }
+    PyObject *out = Py_None;
+    if (v->out >= 0) {
+        out = c->values[v->out];
+        c->values[v->out] = v->p[v->out].missing;
+    }
+    PyObject *result = signature_run(v, c);
+    if (result && out != Py_None)
+        signature_replace(&result,
+                          PyObject_CallFunction(write_out_hook, "sOO", s->name, out, result));
+    return signature_end(c, result);
+}
+
 static PyObject *signature_call_function(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                          PyObject *names) {
-    const signature *s = PyCapsule_GetPointer(self, "cotan.signature");
+    const signature *s = PyCapsule_GetPointer(self, NULL);
     call c;
     c.name = s->name, c.self = NULL, c.args = args, c.n = n, c.names = names, c.list = NULL;
     return signature_call(s, s->public, &c);
@@ -541,15 +547,12 @@ static const op_entry *signature_find_op(const char *name) {
     return NULL;
 }
 
-static void signature_free_capsule(PyObject *capsule) { (void)capsule; } // signatures are kept
-
 // Returns the capsule's signature, or a new one with its function, in *made.
 static signature *signature_of(PyObject *capsule, const char *text, size_t n, PyObject **made) {
-    if (capsule != Py_None)
-        return *made = Py_NewRef(capsule), PyCapsule_GetPointer(capsule, "cotan.signature");
+    if (capsule != Py_None) return *made = Py_NewRef(capsule), PyCapsule_GetPointer(capsule, NULL);
     signature *s = calloc(1, sizeof *s);
     if (!s || !(s->name = strndup(text, n))) return (signature *)PyErr_NoMemory();
-    *made = PyCapsule_New(s, "cotan.signature", signature_free_capsule);
+    *made = PyCapsule_New(s, NULL, NULL); // signatures are kept
     return *made ? s : NULL;
 }
 
@@ -585,7 +588,7 @@ static PyObject *signature_make_function(PyObject *module, PyObject *args) {
     const char *name, *doc;
     int in_place;
     if (!PyArg_ParseTuple(args, "Ossp:_function", &capsule, &name, &doc, &in_place)) return NULL;
-    signature *s = PyCapsule_GetPointer(capsule, "cotan.signature");
+    signature *s = PyCapsule_GetPointer(capsule, NULL);
     PyMethodDef *def = s ? calloc(1, sizeof *def) : NULL;
     if (!def) return s ? PyErr_NoMemory() : NULL;
     *def = (PyMethodDef){
@@ -606,7 +609,7 @@ static PyObject *signature_add_method(PyObject *module, PyObject *args) {
     const char *name, *doc;
     int in_place;
     if (!PyArg_ParseTuple(args, "Ossp:_method", &capsule, &name, &doc, &in_place)) return NULL;
-    signature *s = PyCapsule_GetPointer(capsule, "cotan.signature");
+    signature *s = PyCapsule_GetPointer(capsule, NULL);
     if (!s || n_methods == MAX_METHODS)
         return s ? PyErr_Format(PyExc_ValueError, "there are more than %d methods", MAX_METHODS)
                  : NULL;

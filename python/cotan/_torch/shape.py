@@ -66,10 +66,14 @@ def split_by_sizes(x, split_sizes, dim):
     return _shaping.split_sizes(x, tuple(split_sizes), dim)
 
 
-def unfold(x, dimension, size, step, _of_axes=Tensor.unfold):
-    """Returns windows of the given size along an axis as a new last axis; a 0-d tensor is one window."""
+def unfold(x, dimension, size, step):
+    """Returns windows of the given size along an axis, one every `step` elements, as a new last axis; a 0-d tensor is one
+    window."""
     if x.ndim:
-        return _of_axes(x, dimension, size, step)
+        axis = normalize_axis(dimension, x.ndim, "unfold")
+        if size > x.shape[axis] or step <= 0:
+            raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {x.shape[axis]}")
+        return make_view(x, ("windows", (axis, size, step)))
     return make_view(x, ("reshape", (1,)), ("slice", (0,), (0,), (min(size, 1),), (1,)))
 
 
