@@ -213,6 +213,11 @@ static bool signature_bind(const overload *v, call *c) {
     for (int i = 0; i < v->n; i++) {
         const parameter *p = &v->p[i];
         if (!c->values[i]) {
+            if (!p->missing && p->is_list) { // x.expand(*()) has no sizes
+                c->list = PyTuple_New(0);
+                if (!(c->values[i] = c->list)) return false;
+                continue;
+            }
             if (!p->missing) {
                 PyErr_Format(PyExc_TypeError, "%s() missing required argument: %R", c->name,
                              p->name);
