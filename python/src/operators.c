@@ -95,9 +95,19 @@ static PyObject *py_op_in_place(PyObject *a, PyObject *b, binary_fn f) {
 #define BINARY_AND_IN_PLACE(name, f)                                                               \
     BINARY(name, f)                                                                                \
     static PyObject *name##_in_place(PyObject *a, PyObject *b) { return py_op_in_place(a, b, f); }
-BINARY_AND_IN_PLACE(py_op_add, ct_add_at)
+// As in NumPy and PyTorch, the sum of two booleans is their or, the product their and.
+static bool py_op_is_bool_pair(ct_tensor a, ct_tensor b) {
+    return ct_dtype_of(a) == CT_BOOL && ct_dtype_of(b) == CT_BOOL;
+}
+static ct_tensor py_op_add_value(ct_tensor a, ct_tensor b, ct_loc here) {
+    return py_op_is_bool_pair(a, b) ? ct_or_at(a, b, here) : ct_add_at(a, b, here);
+}
+static ct_tensor py_op_multiply_value(ct_tensor a, ct_tensor b, ct_loc here) {
+    return py_op_is_bool_pair(a, b) ? ct_and_at(a, b, here) : ct_mul_at(a, b, here);
+}
+BINARY_AND_IN_PLACE(py_op_add, py_op_add_value)
 BINARY_AND_IN_PLACE(py_op_subtract, ct_sub_at)
-BINARY_AND_IN_PLACE(py_op_multiply, ct_mul_at)
+BINARY_AND_IN_PLACE(py_op_multiply, py_op_multiply_value)
 BINARY_AND_IN_PLACE(py_op_and, ct_and_at)
 BINARY_AND_IN_PLACE(py_op_or, ct_or_at)
 BINARY_AND_IN_PLACE(py_op_xor, ct_xor_at)

@@ -13,7 +13,10 @@ _INNER = "PyTorch's own machinery is not there"
 Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
     absent("_C", name, _INNER)
     for name in "Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type".split())
+AnyType, NoneType, BoolType, FloatType, IntType, NumberType, StringType, ListType, DictType, TupleType, OptionalType, TensorType = (
+    absent("_C", f"{name}Type", _INNER) for name in "Any None Bool Float Int Number String List Dict Tuple Optional Tensor".split())
 TensorBase = _TensorBase = Tensor
+_TensorMeta = type(Tensor)
 
 
 class DispatchKey:
