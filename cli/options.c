@@ -59,72 +59,49 @@ static const char *options_strip_source_line(const char *text) {
     return digits && strncmp(colon + 1 + digits, ": ", 2) == 0 ? colon + digits + 3 : text;
 }
 
-// Phrases of the library's messages that name members of its option structs, and what a user of the
-// program writes instead.
+// Members of the library's option structs that its messages name, and that are the program's options of the same
+// name, --eval-batches for .eval_batches.
+static const char options_members[] =
+    " accumulate arch batch beta1 beta2 clip context data dropout eval_batches eval_every from "
+    "heads intermediate_size kv_heads layers lr min_delta min_lr no_bias out overwrite "
+    "patience precision resume resume_step save_every seed steps tokenizer warmup "
+    "weight_decay width ";
+// Phrases of which a user of the program writes another.
 static const struct {
     const char *field, *option;
-} option_names[] = {
+} option_phrases[] = {
     {"train with .resume", "cotan train --resume"},
     {"and .resume_step", "--resume-step"},
-    {".accumulate", "--accumulate"},
-    {".arch", "--arch"},
-    {".batch", "--batch"},
-    {".beta1", "--beta1"},
-    {".beta2", "--beta2"},
-    {".clip", "--clip"},
-    {".context", "--context"},
-    {".data", "--data"},
-    {".dropout", "--dropout"},
     {".embed", "--embed-weights"},
-    {".eval_batches", "--eval-batches"},
-    {".eval_every", "--eval-every"},
-    {".from", "--from"},
-    {".heads", "--heads"},
-    {".intermediate_size", "--intermediate-size"},
-    {".kv_heads", "--kv-heads"},
-    {".layers", "--layers"},
-    {".lr", "--lr"},
-    {".min_delta", "--min-delta"},
-    {".min_lr", "--min-lr"},
-    {".no_bias", "--no-bias"},
-    {".out", "--out"},
-    {".overwrite", "--overwrite"},
-    {".patience", "--patience"},
-    {".precision", "--precision"},
-    {".resume", "--resume"},
-    {".resume_step", "--resume-step"},
-    {".save_every", "--save-every"},
-    {".seed", "--seed"},
-    {".steps", "--steps"},
-    {".tokenizer", "--tokenizer"},
-    {".warmup", "--warmup"},
-    {".weight_decay", "--weight-decay"},
-    {".width", "--width"},
 };
-enum { N_OPTION_NAMES = sizeof option_names / sizeof *option_names };
 
-// Returns the phrase that begins at `text` and ends with a word; -1 if there is none. A file's name such
-// as ".data:" or ".data/x" is none.
-static int options_find_field(const char *text) {
-    for (int i = 0; i < N_OPTION_NAMES; i++) {
-        const size_t n = strlen(option_names[i].field);
-        if (strncmp(text, option_names[i].field, n) == 0 && (!text[n] || strchr(" ,;\n", text[n])))
-            return i;
+static bool options_ends_word(char c) { return !c || strchr(" ,;\n", c); }
+
+// Writes the option for the phrase or member that `text` begins with, and returns its length; 0 if there is none.
+// A file's name such as ".data:" or ".data/x" is none.
+static size_t options_print_option(FILE *to, const char *text) {
+    for (size_t i = 0; i < sizeof option_phrases / sizeof *option_phrases; i++) {
+        const size_t n = strlen(option_phrases[i].field);
+        if (strncmp(text, option_phrases[i].field, n) != 0 || !options_ends_word(text[n])) continue;
+        fputs(option_phrases[i].option, to);
+        return n;
     }
-    return -1;
+    char word[40];
+    const size_t n = *text == '.' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_0123456789") : 0;
+    snprintf(word, sizeof word, " %.*s ", (int)n, text + 1);
+    if (!n || n > 30 || !options_ends_word(text[1 + n]) || !strstr(options_members, word)) return 0;
+    fputs("--", to);
+    for (size_t i = 1; i <= n; i++) fputc(text[i] == '_' ? '-' : text[i], to);
+    return 1 + n;
 }
 
 void print_with_option_names(FILE *to, const char *text) {
     bool word_begins = true;
     while (*text) {
-        const int i = word_begins ? options_find_field(text) : -1;
+        const size_t n = word_begins ? options_print_option(to, text) : 0;
         word_begins = *text == ' ' || *text == '\n';
-        if (i < 0) {
-            fputc(*text++, to);
-            continue;
-        }
-        fputs(option_names[i].option, to);
-        text += strlen(option_names[i].field);
+        if (!n) fputc(*text, to);
+        text += n ? n : 1;
     }
 }
 

@@ -256,12 +256,14 @@ CT_API const char *ct_numerics(void);
 // may use. A negative n is an error in the current context and changes nothing. A plan allocates
 // its kernels' workspaces for the number of threads that is set when it is made.
 CT_API void ct_set_threads(int n);
+CT_API int ct_threads(void); // that number
 
 // Sets the maximum number of bytes that the devices of the process may hold: values, variables,
 // temporaries and constants of plans, workspaces of kernels. A plan that cannot fit is refused when
 // it is made, before it runs or allocates. 0, the initial value, means what the system and the
 // process's control group have available.
 CT_API void ct_set_memory_limit(uint64_t bytes);
+CT_API uint64_t ct_memory_limit(void); // that limit; 0: none was set
 
 // Sets the maximum number of bytes of the plans that a context caches: their launches, constants,
 // and kernels that no other plan shares, without compiled code. The least recently used plans are

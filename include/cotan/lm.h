@@ -211,7 +211,7 @@ CT_API ct_lm *ct_lm_new_at(const ct_lm_config *config, uint64_t seed, ct_loc her
 // "my_llama: like=llama norm=layer norm_bias=1", with spaces or newlines between settings. Models
 // whose config.json has this model_type are loaded with it, and ct_lm_train accepts it as `arch`. A
 // row overrides one of the library with the same name. False: see ct_error_text, which names an
-// unknown setting and the nearest one.
+// unknown setting and the nearest one, or one that the others need or exclude.
 //     if (!ct_lm_add_architecture("my_llama: like=llama act=relu2 mlp=ungated")) return 1;
 CT_API CT_MUST_USE bool ct_lm_add_architecture_at(const char *row, ct_loc here);
 #define ct_lm_add_architecture(row) ct_lm_add_architecture_at((row), CT_HERE)

@@ -42,6 +42,9 @@ from ._files import load_file, safe_open, save_file  # noqa: E402, F401
 from .serialization import load, save  # noqa: E402, F401
 from . import _torch  # noqa: E402, F401
 
+globals().update({name: _torch.define.functions[name] for name in """addmm addmv baddbmm bmm clone detach dist inverse mm mv norm
+numel""".split()})
+
 __array_api_version__ = "2024.12"
 
 _WHEN_USED = {"distributions", "lm", "profiler", "torch"}  # modules that few programs need, and that take long to import

@@ -1,10 +1,8 @@
-"""Tensor's methods, by the names of PyTorch and NumPy.
+"""Tensor's methods that are no rows of PyTorch's table (cotan._torch): properties, views in place, devices."""
+import warnings
 
-Where the two differ, methods follow PyTorch, unless NumPy's `axis=` or `keepdims=` is given.
-"""
 from . import _core, _creation, _devices, _dtypes, _elementwise, _reductions, _searching, _shaping, linalg
 from ._core import Tensor, ops
-from ._grad import no_grad
 
 
 def method(function):
@@ -46,13 +44,12 @@ def _add_functions_as_methods(module, names):
         setattr(Tensor, name, function)
 
 
-_add_functions_as_methods(_reductions, "diff ptp")
+_add_functions_as_methods(_reductions, "ptp")
 
 # ------------------------------------------------------------------------------------------ shapes
 
-_add_functions_as_methods(_shaping, """permute transpose swapaxes swapdims t moveaxis movedim squeeze unsqueeze flatten unflatten ravel expand
-broadcast_to unbind select narrow chunk tensor_split hsplit vsplit flip fliplr flipud rot90 roll tile repeat_interleave diag
-diag_embed diagflat diagonal trace""")
+_add_functions_as_methods(_shaping, """permute transpose swapaxes t unsqueeze flatten ravel unbind select narrow chunk fliplr flipud
+rot90 roll repeat_interleave diag diagonal""")
 
 
 @method
@@ -89,30 +86,10 @@ def t_(self):
 
 
 @method
-def reshape(self, *shape):
-    """Returns the same elements with other sizes, as a view; one size may be -1."""
-    return _shaping.make_view(self, ("reshape", tuple(_shaping.parse_size_args(shape))))
-
-
-@method
-def view(self, *shape):
-    """Views the same elements with other sizes; or, for a dtype, their bits as that dtype."""
-    if len(shape) == 1 and isinstance(shape[0], (_core.dtype, type)):
-        return _shaping.make_view(self, ("bitcast", shape[0]))
-    return _shaping.make_view(self, ("reshape", tuple(_shaping.parse_size_args(shape))))
-
-
-@method
 def split(self, split_size, dim=0):
     """Splits into parts of the given size along dim, of which the last may be smaller; or into parts of the
     sizes of a list."""
     return _shaping.split_sizes(self, split_size, dim)
-
-
-@method
-def repeat(self, *times):
-    """Repeats the tensor along each axis."""
-    return _shaping.tile(self, _shaping.parse_size_args(times))
 
 
 @method
@@ -131,15 +108,6 @@ def expand_as(self, other):
 
 
 @method
-def sum_to_size(self, *shape):
-    """Returns the sum over the axes along which a tensor of this shape would be broadcast."""
-    shape = _shaping.parse_size_args(shape)
-    front = self.ndim - len(shape)
-    axes = [*range(front), *(i + front for i, size in enumerate(shape) if size == 1 and self.shape[i + front] != 1)]
-    return ops.reshape(ops.sum(self, axes=axes), shape) if axes else self
-
-
-@method
 def tril(self, diagonal=0):
     return ops.tril(self, diagonal=diagonal)
 
@@ -147,12 +115,6 @@ def tril(self, diagonal=0):
 @method
 def triu(self, diagonal=0):
     return ops.triu(self, diagonal=diagonal)
-
-
-@method
-def contiguous(self, memory_format=None):
-    """Returns the tensor itself: the memory layout is not visible."""
-    return self
 
 
 @method
@@ -184,30 +146,7 @@ def mH(self):
 
 # ----------------------------------------------------------------------------------------- indexing
 
-_add_functions_as_methods(_searching, """argsort argwhere bincount gather histc index_add index_copy index_fill index_select kthvalue
-masked_fill masked_scatter masked_select msort scatter scatter_add scatter_reduce take take_along_dim topk unique""")
-for _name in "index_add index_copy index_fill masked_fill masked_scatter scatter scatter_add scatter_reduce".split():
-    setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
-
-
-@method
-def sort(self, dim=-1, descending=False, stable=True):
-    """Returns (values, indices) of the elements along dim in order."""
-    return _searching.sort_with_indices(self, dim, descending)
-
-
-@method
-def where(self, condition, other):
-    """Returns self where the condition holds, else other."""
-    return _searching.where(condition, *_core._met(self, other))
-
-
-@method
-def nonzero(self, *, as_tuple=False):
-    """Returns (n, ndim): the indices of elements that are not 0; with as_tuple, one tensor for each axis."""
-    return _searching.nonzero(self, as_tuple=as_tuple)
-
-
+_add_functions_as_methods(_searching, "msort")
 @method
 def searchsorted(self, values, side="left", right=False):
     return _searching.searchsorted(self, values, side=side, right=right)
@@ -215,68 +154,10 @@ def searchsorted(self, values, side="left", right=False):
 
 # ---------------------------------------------------------------------------------------- products
 
-@method
-def matmul(self, other):
-    return self @ other
+_add_functions_as_methods(linalg, "inv")
 
-
-for _name in ("mm", "bmm", "mv"):
-    setattr(Tensor, _name, matmul)
-
-
-@method
-def dot(self, other):
-    """Returns the sum of products of two vectors; for matrices, as in NumPy, their product."""
-    return self @ other
-
-
-_add_functions_as_methods(linalg, "cholesky cross det inv matrix_power outer")
-Tensor.inverse, Tensor.ger = Tensor.inv, Tensor.outer
-
-
-@method
-def addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    """Returns beta self + alpha mat1 @ mat2."""
-    product = mat1 @ mat2
-    return (self if beta == 1 else self * beta) + (product if alpha == 1 else product * alpha)
-
-
-Tensor.addmv = Tensor.baddbmm = addmm
-for _name in ("addmm", "addmv", "baddbmm", "tril", "triu"):
+for _name in ("tril", "triu"):
     setattr(Tensor, _name + "_", _in_place_method(getattr(Tensor, _name)))
-
-
-@method
-def norm(self, p="fro", dim=None, keepdim=False, *, ord=None, axis=None, keepdims=False):
-    """Returns the p-norm over axes (None: all), also of matrices; "fro" is p = 2, "nuc" is a norm of
-    matrices. With ord it is linalg.norm."""
-    axis, keepdims = axis if dim is None else dim, keepdim or keepdims
-    if ord is not None or p == "nuc":
-        return linalg.norm(self, ord=p if ord is None else ord, axis=axis, keepdims=keepdims)
-    return linalg.vector_norm(self, axis=axis, keepdims=keepdims, ord=2 if p in ("fro", None) else p)
-
-
-@method
-def dist(self, other, p=2):
-    """Returns the p-norm of the difference."""
-    return (self - other).norm(p)
-
-
-@method
-def unfold(self, dimension, size, step):
-    """Returns windows of the given size along an axis, one every `step` elements; they become a new last
-    axis."""
-    axis = _shaping.normalize_axis(dimension, self.ndim, "unfold")
-    if size > self.shape[axis] or step <= 0:
-        raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {self.shape[axis]}")
-    return _shaping.make_view(self, ("windows", (axis, size, step)))
-
-
-@method
-def multinomial(self, num_samples, replacement=False, *, generator=None):
-    """Draws indices with these weights."""
-    from . import _random
-    return _random.multinomial(self, num_samples, replacement, generator=generator)
 
 
 # ------------------------------------------------------------------------------- dtypes and devices
@@ -296,6 +177,9 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         elif not isinstance(one, bool):
             device = one
     dtype = self.dtype if dtype is None else _core.dtype(dtype)
+    if self.dtype in _dtypes.COMPLEX and dtype not in _dtypes.COMPLEX:
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=2)
+        self = ops.not_equal(self, 0) if dtype == _core.bool else ops.real(self)
     moved = _creation.move_to_device(self, device)
     return moved if dtype == self.dtype and not (copy and moved is self) else ops.cast(moved, dtype)
 
@@ -319,11 +203,6 @@ def _type(self, dtype=None):
 
 
 Tensor.type = _type
-
-for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("int", "int32"),
-                      ("long", "int64"), ("short", "int16"), ("char", "int8"), ("byte", "uint8"), ("bool", "bool"),
-                      ("cfloat", "complex64"), ("cdouble", "complex128")):
-    setattr(Tensor, _name, (lambda dtype: lambda self: self.to(dtype))(getattr(_core, _dtype)))
 
 
 @method
@@ -359,16 +238,6 @@ def to_device(self, device, /, *, stream=None):
 
 
 @method
-def is_floating_point(self):
-    return self.dtype in _dtypes.FLOATS
-
-
-@method
-def is_complex(self):
-    return self.dtype in _dtypes.COMPLEX
-
-
-@method
 def nelement(self):
     return self.numel()
 
@@ -386,30 +255,6 @@ def is_cuda(self):
 # ---------------------------------------------------------------------------- new tensors, in place
 
 @method
-def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    return _creation.full(size, fill_value, dtype=dtype or self.dtype, device=device or self._place(),
-                          requires_grad=requires_grad)
-
-
-@method
-def new_zeros(self, *size, dtype=None, device=None, requires_grad=False):
-    return self.new_full(_creation.parse_sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-@method
-def new_ones(self, *size, dtype=None, device=None, requires_grad=False):
-    return self.new_full(_creation.parse_sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-Tensor.new_empty = Tensor.new_zeros
-
-
-@method
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    return _creation.tensor(data, dtype=dtype or self.dtype, device=device or self._place(), requires_grad=requires_grad)
-
-
-@method
 def fill_diagonal_(self, fill_value, wrap=False):
     """Writes the value to the diagonal in place; wrap repeats the diagonal in matrices with more rows than
     columns."""
@@ -423,56 +268,8 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 
 @method
-def fill_(self, value):
-    """Writes the value to all elements in place."""
-    return self.copy_(value)
-
-
-@method
 def zero_(self):
     return self.copy_(False)
-
-
-def _random_method(draw):
-    def written(self, *args, generator=None, **options):
-        from . import _random
-        return self.copy_(draw(_random, self, generator, *args, **options))
-
-    return written
-
-
-def _uniform(random, x, generator, a=0.0, b=1.0):
-    return random.uniform(x.shape, a, b, x.dtype, generator)
-
-
-def _normal(random, x, generator, mean=0.0, std=1.0):
-    return random.gaussian(x.shape, mean, std, x.dtype, generator)
-
-
-def _bernoulli(random, x, generator, p=0.5):
-    random.check_probability("bernoulli", p)
-    if isinstance(p, Tensor):
-        return random.bernoulli(_shaping.broadcast_to(p, x.shape), generator=generator)
-    return ops.cast(ops.random_bernoulli(random.next_key(generator), p, x.shape), x.dtype)
-
-
-def _exponential(random, x, generator, lambd=1.0):
-    if not lambd > 0:
-        raise RuntimeError(f"exponential: the rate is {lambd}, it must be above 0")
-    wide = x.dtype if x.dtype == _core.float64 else None
-    return -ops.log1p(-random.uniform(x.shape, dtype=wide, generator=generator)) / lambd
-
-
-def _integers(random, x, generator, low=None, high=None, *, to=None):
-    if to is not None:
-        low, high = low or 0, to
-    if high is None:
-        low, high = (0, low) if low is not None else (0, random.exact_integer_range(x.dtype)[1] + 1)
-    return random.randint(low, high, tuple(x.shape), generator=generator, dtype=x.dtype)
-
-
-Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_ = _random_method(_uniform), _random_method(_normal), _random_method(_bernoulli)
-Tensor.exponential_, Tensor.random_ = _random_method(_exponential), _random_method(_integers)
 
 
 @method
@@ -524,7 +321,3 @@ def __complex__(self):
     return complex(self.item())
 
 
-@method
-def clone(self, *, memory_format=None):
-    """Returns a tensor of its own with the same value and history."""
-    return ops.cast(self, self.dtype)

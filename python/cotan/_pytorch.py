@@ -1,5 +1,4 @@
 """Names that PyTorch has in addition to NumPy's: the device, tensor types, methods as functions."""
-import functools
 import itertools
 
 from . import _core, _creation, _devices, linalg
@@ -11,10 +10,9 @@ from ._shaping import concat_parts
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
-    "addmm", "addmv", "adjoint", "baddbmm", "block_diag", "bmm", "cartesian_prod", "channels_last", "clone", "combinations",
-    "contiguous_format", "detach", "device", "dist", "get_num_threads", "inverse", "is_nonzero", "is_tensor", "logdet", "mm", "mv",
-    "norm", "numel", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided", "trapz", "tril_indices",
-    "triu_indices", "use_deterministic_algorithms"]
+    "adjoint", "block_diag", "cartesian_prod", "channels_last", "combinations", "contiguous_format", "device", "get_num_threads",
+    "is_nonzero", "is_tensor", "logdet", "preserve_format", "scalar_tensor", "set_default_dtype", "set_num_threads", "strided",
+    "trapz", "tril_indices", "triu_indices", "use_deterministic_algorithms"]
 
 
 class _Name(str):
@@ -89,22 +87,6 @@ FloatTensor, DoubleTensor, HalfTensor, LongTensor, IntTensor, ShortTensor, CharT
     _TensorTypeMeta(f"{name}Tensor", (), {"dtype": getattr(_core, dtype), "__doc__": f"Makes tensors of {dtype}."}) for name, dtype in (
         ("Float", "float32"), ("Double", "float64"), ("Half", "float16"), ("Long", "int64"), ("Int", "int32"), ("Short", "int16"),
         ("Char", "int8"), ("Byte", "uint8"), ("Bool", "bool")))
-
-
-def _method_as_function(name):
-    method = getattr(Tensor, name)
-
-    @functools.wraps(method)
-    def function(input, *args, out=None, **options):
-        result = method(input, *args, **options)
-        return result if out is None else out.copy_(result)
-
-    function.__name__ = function.__qualname__ = name
-    return function
-
-
-mm, bmm, mv, addmm, addmv, baddbmm, clone, detach, dist, norm, numel, inverse = map(
-    _method_as_function, "mm bmm mv addmm addmv baddbmm clone detach dist norm numel inverse".split())
 
 
 def adjoint(x):

@@ -95,15 +95,15 @@ static PyObject *py_op_in_place(PyObject *a, PyObject *b, binary_fn f) {
 #define BINARY_AND_IN_PLACE(name, f)                                                               \
     BINARY(name, f)                                                                                \
     static PyObject *name##_in_place(PyObject *a, PyObject *b) { return py_op_in_place(a, b, f); }
-// As in NumPy and PyTorch, the sum of two booleans is their or, the product their and.
+// The sum of booleans is their or, the product their and, as in PyTorch and NumPy.
 static bool py_op_is_bool_pair(ct_tensor a, ct_tensor b) {
     return ct_dtype_of(a) == CT_BOOL && ct_dtype_of(b) == CT_BOOL;
 }
 static ct_tensor py_op_add_value(ct_tensor a, ct_tensor b, ct_loc here) {
-    return py_op_is_bool_pair(a, b) ? ct_or_at(a, b, here) : ct_add_at(a, b, here);
+    return (py_op_is_bool_pair(a, b) ? ct_or_at : ct_add_at)(a, b, here);
 }
 static ct_tensor py_op_multiply_value(ct_tensor a, ct_tensor b, ct_loc here) {
-    return py_op_is_bool_pair(a, b) ? ct_and_at(a, b, here) : ct_mul_at(a, b, here);
+    return (py_op_is_bool_pair(a, b) ? ct_and_at : ct_mul_at)(a, b, here);
 }
 BINARY_AND_IN_PLACE(py_op_add, py_op_add_value)
 BINARY_AND_IN_PLACE(py_op_subtract, ct_sub_at)

@@ -230,12 +230,6 @@ bool ct__cpu_pairs(bool *pairs,
                    ct_err *err);   // true if bf16 products are dot products of pairs here
 void ct__cpu_about(ct_text *text); // describes the processor and its vector instructions
 
-// Runs fn over [0, count) in chunks of `grain` (base/pool.h) on `threads` of the threads that run
-// kernels (at most ct__cpu_threads). Not within a kernel.
-int ct__cpu_threads(void);
-void ct__cpu_parallel_for(void (*fn)(void *arg, int64_t begin, int64_t end, int worker), void *arg,
-                          int64_t count, int64_t grain, int threads);
-
 // For ct_shutdown: joins threads and unloads kernels. Only while no device is open.
 void ct__cpu_end(void);
 

@@ -35,10 +35,7 @@ static const ct_operand *commands_move_operands(const run *r, const ct_command *
                                                 const iteration *in, ct_operand *few) {
     if (!c->n_steps) return c->args;
     ct_operand *args = c->n_args <= FEW ? few : ct__malloc(c->n_args * sizeof *args);
-    if (!args) {
-        ct__err_memory(r->err, CT_NOWHERE, "run", c->n_args * sizeof *args);
-        return NULL;
-    }
+    if (!args) return ct__null_memory(r->err, CT_NOWHERE, "run", c->n_args * sizeof *args);
     memcpy(args, c->args, c->n_args * sizeof *args);
     for (uint32_t i = 0; i < c->n_steps; i++) {
         const ct_step *s = &c->steps[i];

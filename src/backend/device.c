@@ -19,10 +19,7 @@ void ct__device_name(const char *name, char to[CT_DEVICE_NAME]) {
 static ct_device *device_open_backend(const ct_backend *backend, const char *name, int ordinal,
                                       ct_device *inner, ct_err *err) {
     ct_device *device = ct__calloc(1, sizeof *device);
-    if (!device) {
-        ct__err_memory(err, CT_NOWHERE, "device", sizeof *device);
-        return NULL;
-    }
+    if (!device) return ct__null_memory(err, CT_NOWHERE, "device", sizeof *device);
     device->backend = backend;
     device->inner = inner;
     device->ordinal = ordinal;

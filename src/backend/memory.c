@@ -9,7 +9,7 @@ ct_account ct__account;
 static _Atomic uint64_t limit_bytes;
 
 void ct_set_memory_limit(uint64_t bytes) { limit_bytes = bytes; }
-uint64_t ct__memory_limit(void) { return limit_bytes; }
+uint64_t ct_memory_limit(void) { return limit_bytes; }
 
 uint64_t ct__memory_left(const ct_account *account) {
     if (account != &ct__account) return UINT64_MAX;

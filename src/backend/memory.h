@@ -30,8 +30,6 @@ void ct__device_empty_cache(ct_device *device);
 bool ct__account_add(ct_account *account, uint64_t bytes, ct_memory_kind kind, ct_err *err);
 void ct__account_sub(ct_account *account, uint64_t bytes, ct_memory_kind kind);
 
-// The limit of ct_set_memory_limit; 0: none.
-uint64_t ct__memory_limit(void);
 // Returns the bytes that the account may still allocate; UINT64_MAX: unknown. Without a limit it
 // reads the system's free memory, which takes time.
 uint64_t ct__memory_left(const ct_account *account);

@@ -35,17 +35,18 @@ bool ct__err(ct_err *err, ct_code code, ct_loc here, const char *op, const char 
     return false;
 }
 
-void ct__err_hint(ct_err *err, const char *format, ...) {
-    if (!err || err->code == CT_OK || err->hint_final) return;
+bool ct__err_hint(ct_err *err, const char *format, ...) {
+    if (!err || err->code == CT_OK || err->hint_final) return false;
     err->hint_final = true;
     size_t n = strlen(err->text);
     int w = snprintf(err->text + n, sizeof err->text - n, "\n  hint: ");
-    if (w < 0 || (n += (size_t)w) >= sizeof err->text) return;
+    if (w < 0 || (n += (size_t)w) >= sizeof err->text) return false;
     CT_DEFAULT_ENV;
     va_list args;
     va_start(args, format);
     vsnprintf(err->text + n, sizeof err->text - n, format, args);
     va_end(args);
+    return false;
 }
 
 bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
@@ -65,6 +66,11 @@ bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
 
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes) {
     return ct__err(err, CT_E_MEMORY, here, op, "out of memory: %zu bytes were asked for", bytes);
+}
+
+void *ct__null_memory(ct_err *err, ct_loc here, const char *op, size_t bytes) {
+    ct__err_memory(err, here, op, bytes);
+    return NULL;
 }
 
 bool ct__err_system(ct_err *err, const char *path, const char *what) {

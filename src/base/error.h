@@ -37,8 +37,8 @@ bool ct__err_part(ct_err *err, const char *path, const char *part, const char *f
     __attribute__((format(printf, 4, 5)));
 
 // Appends "\n  hint: ..." to the error recorded just now. Does nothing if there is none, it is an
-// earlier one, or it has a hint.
-void ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// earlier one, or it has a hint. Always returns false.
+bool ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Prefixes an error that has no source line, such as a file's, with the user's line and the
 // function called there. Always returns false.
@@ -46,5 +46,7 @@ bool ct__err_place(ct_err *err, ct_loc here, const char *op);
 
 // Records a failed allocation of `bytes`; allocates nothing itself.
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes);
+// Does the same, but returns NULL.
+void *ct__null_memory(ct_err *err, ct_loc here, const char *op, size_t bytes);
 
 #endif

@@ -62,5 +62,7 @@ char *ct__arena_printf(ct_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void ct__arena_reset(ct_arena *arena); // empties it; keeps the newest block for reuse
 void ct__arena_free(ct_arena *arena);  // frees all its memory
+// An arena that is freed at the end of its scope: CT_ARENA arena = {0};
+#define CT_ARENA __attribute__((cleanup(ct__arena_free))) ct_arena
 
 #endif

@@ -20,6 +20,8 @@ void ct__textf(ct_text *text, const char *format, ...) __attribute__((format(pri
 void ct__textf_v(ct_text *text, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 void ct__text_free(ct_text *text);
+// A text that is freed at the end of its scope: CT_TEXT text = {0};
+#define CT_TEXT __attribute__((cleanup(ct__text_free))) ct_text
 
 // Formats a number of bytes for people: "512 bytes", "3.2 kB", "50 MB", "1.25 GB" (powers of 1000,
 // three digits).

@@ -207,8 +207,7 @@ static ct_plan *lower_make_plan(ct_ctx *ctx, ct_executor *engine, const ct_order
     ct_plan *plan = ct__calloc(1, sizeof *plan);
     if (!plan || !ct__frame_push(ctx, CT_FRAME_TRACE, &plan->arena, roots[0].here)) {
         ct__free(plan);
-        ct__err_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
-        return NULL;
+        return ct__null_memory(&ctx->err, roots[0].here, "plan", sizeof *plan);
     }
     plan->here = roots[0].here;
     plan->n_scalars = order->n_scalars;

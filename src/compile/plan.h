@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "compile/passes/split.h"
 #include "compile/schedule/program.h"
+#include "graph/plans.h"
 
 typedef struct ct_plan_leaf { // for explanations
     ct_type type;
@@ -190,19 +191,8 @@ bool ct__subplan_run(ct_ctx *ctx, const ct_executor *whole, const ct_subplan *pi
 // if that is worthwhile.
 bool ct__plan_await_kernels(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
 
-// The account of the memory of the context's device, and the name of the device that computes (or, in a dry
-// run, would compute).
-const ct_account *ct__ctx_account(ct_ctx *ctx);
-// Returns freed memory to the system, with that which the device keeps for reuse.
-void ct__ctx_release_unused(ct_ctx *ctx);
-const char *ct__ctx_device(ct_ctx *ctx);
-double ct__ctx_gflops(ct_ctx *ctx); // estimated, of its device in a matrix product
-// Plans made from here on should keep devices within this many bytes, by recomputing values for gradients;
-// it is no error if they cannot. 0: no limit.
-void ct__ctx_limit_memory(ct_ctx *ctx, uint64_t bytes);
 // Its device, cpu, makes plans only for the recorder.
 void ct__ctx_set_recorder(ct_ctx *ctx, ct_recorder *recorder);
-void ct__ctx_wait_for_kernels(ct_ctx *ctx); // from now on its device waits for the compiler
 
 ct_storage *ct__storage_new(ct_device *device, size_t bytes, ct_err *err);
 // The device that computes or, in a dry run, would compute.

@@ -61,8 +61,7 @@ static bool corpus_fail_binary(reader *r, const char *path, const char *text, si
     else
         ct__err(r->err, CT_E_DATA, CT_NOWHERE, path,
                 "the file is not text: most of its %zu bytes are no characters", n);
-    ct__err_hint(r->err, ".tokenizer \"bytes\" accepts any file");
-    return false;
+    return ct__err_hint(r->err, ".tokenizer \"bytes\" accepts any file");
 }
 
 static bool corpus_add_chars(reader *r, const char *path, const char *text, size_t n) {
@@ -74,8 +73,7 @@ static bool corpus_add_chars(reader *r, const char *path, const char *text, size
             ct__err(r->err, CT_E_DATA, CT_NOWHERE, path,
                     "the file is not UTF-8: byte %zu of %zu is 0x%02x", i, n,
                     (unsigned)(unsigned char)text[i]);
-            ct__err_hint(r->err, "convert it with iconv, or use .tokenizer \"bytes\"");
-            return false;
+            return ct__err_hint(r->err, "convert it with iconv, or use .tokenizer \"bytes\"");
         }
         r->ids[cp] = 1;
         *out++ = (int32_t)cp;
@@ -230,11 +228,10 @@ static bool corpus_add_folder(reader *r, const char *path);
 
 // Recursion is bounded by the system's maximum path length.
 static bool corpus_add_entry(reader *r, const char *folder, run_folder where, const char *name) {
-    ct_text path = {0};
+    CT_TEXT path = {0};
     struct stat st;
     ct__textf(&path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name);
     if (path.failed) {
-        ct__text_free(&path);
         return corpus_fail_memory(r, folder, strlen(folder));
     }
     bool ok = true;
@@ -248,7 +245,6 @@ static bool corpus_add_entry(reader *r, const char *folder, run_folder where, co
         ok = corpus_add_file(r, path.s, false);
     else
         r->corpus->skipped++;
-    ct__text_free(&path);
     return ok;
 }
 
@@ -373,8 +369,7 @@ bool ct__corpus_check(const ct_corpus *corpus, size_t context, ct_err *err) {
             "%zu tokens are too few for context %zu: %zu to train on and %zu to validate on, each "
             "must be at least %zu",
             corpus->n, context, train, rest, context + 1);
-    ct__err_hint(err, "use more text or a smaller .context");
-    return false;
+    return ct__err_hint(err, "use more text or a smaller .context");
 }
 
 void ct__corpus_free(ct_corpus *corpus) {

@@ -97,9 +97,9 @@ bool ct__var_defer_free(ct_var *var) {
 // A context must not end while it calls a user's function, which needs it when it returns.
 static bool ctx_can_end(ct_ctx *ctx, const char *op) {
     if (!ctx->logging && !ctx->tracing) return true;
-    ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, op, "%s has not returned",
-             ctx->logging ? "the context's log function" : "a function that the context traces");
-    return false;
+    return ct__refuse(ctx, CT_E_ARGUMENT, CT_NOWHERE, op, "%s has not returned",
+                      ctx->logging ? "the context's log function"
+                                   : "a function that the context traces");
 }
 
 bool ct__contexts_end(void) {
@@ -188,9 +188,17 @@ void ct__run_end(ct_ctx *ctx) {
     ctx_deliver_log(ctx);
 }
 
+void ct__warn(ct_ctx *ctx, const char *format, ...) {
+    CT_TEXT text = {0};
+    va_list args;
+    va_start(args, format);
+    ct__textf_v(&text, format, args);
+    va_end(args);
+    if (!text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
+}
+
 void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     const ct_node *newest = ct__top(ctx)->nodes;
-    ct_text text = {0};
     va_list args;
     if (ctx->scope_hinted) return;
     ctx->scope_hinted = true;
@@ -200,12 +208,10 @@ void ct__hint_scope(ct_ctx *ctx, ct_loc here, const char *format, ...) {
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    ct__textf(&text,
-              "%s:%u: nodes recorded at %s:%u pile up, %s\n"
-              "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end",
-              here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ctx,
+             "%s:%u: nodes recorded at %s:%u pile up, %s\n"
+             "  hint: put CT_SCOPE; into the loop: what an iteration records is freed at its end",
+             here.file ? here.file : "?", here.line, made.file ? made.file : "?", made.line, what);
 }
 
 void ct_set_log(ct_log_fn fn, void *user) {
@@ -338,16 +344,23 @@ ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const
     return ct__poison(ctx, here);
 }
 
+bool ct__refuse(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (!ctx->err.code) ctx->err_noticed = false;
+    ct__err_v(&ctx->err, code, here, op, format, args);
+    va_end(args);
+    return false;
+}
+
 bool ct__given(ct_ctx *ctx, const void *argument, ct_loc here, const char *op, const char *what) {
-    if (!argument) ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s must not be NULL", what);
-    return argument != NULL;
+    return argument || ct__refuse(ctx, CT_E_ARGUMENT, here, op, "%s must not be NULL", what);
 }
 
 bool ct__readable(ct_ctx *ctx, ct_loc here, const char *op) {
     if (!ctx->tracing) return true;
     ct__fail(ctx, CT_E_TRACE, here, op, "a value is read inside a traced function");
-    ct__err_hint(&ctx->err, "return it as a result of the function, and read it outside");
-    return false;
+    return ct__err_hint(&ctx->err, "return it as a result of the function, and read it outside");
 }
 
 bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char *what) {

@@ -16,14 +16,13 @@ static void dot_put_escaped(ct_text *text, const char *s, size_t n) {
 }
 
 static void dot_put_attrs(ct_text *text, const ct_node *node) {
-    ct_text attrs = {0};
+    CT_TEXT attrs = {0};
     ct__attrs_print(&attrs, node->op, node->attrs);
     size_t n = attrs.n < MAX_ATTRS_TEXT ? attrs.n : MAX_ATTRS_TEXT;
     ct__text_add(text, "\\n");
     if (attrs.s) dot_put_escaped(text, attrs.s, n);
     if (n < attrs.n) ct__text_add(text, "...");
     text->failed = text->failed || attrs.failed;
-    ct__text_free(&attrs);
 }
 
 static void dot_put_node(ct_text *text, const ct_node *node) {

@@ -23,7 +23,7 @@ static void format_add_float(ct_text *text, double x, bool sign) {
         ct__textf(text, sign ? "%+.5g" : "%.5g", x);
 }
 static void format_element(const layout *l, int64_t at, char text[MAX_WIDTH]) {
-    ct_text one = {0};
+    CT_TEXT one = {0};
     ct_dtype d = l->type->dtype, part = ct__part(d);
     if (ct__is_complex(d)) { // as NumPy: 1+2j
         format_add_float(&one, ct__load_f64(part, l->bytes, 2 * at), false);
@@ -36,7 +36,6 @@ static void format_element(const layout *l, int64_t at, char text[MAX_WIDTH]) {
     else
         ct__text_add(&one, ct__int_text(d, ct__load_i64(d, l->bytes, at)).s);
     snprintf(text, MAX_WIDTH, "%s", one.s ? one.s : "?");
-    ct__text_free(&one);
 }
 
 // The index of the i-th element printed along an axis, or -1 for the ellipsis.
@@ -117,11 +116,10 @@ size_t ct_format_at(ct_tensor t, char *to, size_t size, ct_loc here) {
 }
 
 bool ct_print_at(ct_tensor t, const char *name, ct_loc here) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     if (here.file) ct__textf(&text, "%s:%u: ", here.file, here.line);
     if (name && *name) ct__textf(&text, "%s: ", name);
     bool ok = format_tensor(&text, t, "print", here);
     if (ok) ct__log(ct__ctx(), CT_LOG_PRINT, text.s);
-    ct__text_free(&text);
     return ok;
 }

@@ -444,6 +444,7 @@ extern atomic_size_t ct__sets; // parameter sets alive
 bool ct__contexts_end(void);
 void ct__slots_end(void); // frees all slots, when there is no context left
 void ct__log(ct_ctx *ctx, ct_log_kind kind, const char *text);
+__attribute__((format(printf, 2, 3))) void ct__warn(ct_ctx *ctx, const char *format, ...);
 // Enclose building and running plans. A user's log function may call the library, so messages are
 // delivered after the outermost end, when the context is consistent.
 void ct__run_begin(ct_ctx *ctx);
@@ -467,6 +468,9 @@ bool ct__possible(ct_ctx *ctx, size_t n, ct_loc here, const char *op, const char
 // Records the context's first error and returns a poisoned tensor.
 ct_tensor ct__fail(ct_ctx *ctx, ct_code code, ct_loc here, const char *op, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+// Does the same, but returns false.
+__attribute__((format(printf, 5, 6))) bool ct__refuse(ct_ctx *ctx, ct_code code, ct_loc here,
+                                                      const char *op, const char *format, ...);
 ct_tensor ct__poison(ct_ctx *ctx, ct_loc here); // for an error that is recorded already
 
 // ----------------------------------------------------------------------------------------- handles

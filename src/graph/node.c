@@ -322,16 +322,15 @@ static __attribute__((noinline)) bool resolve_fail_handle(ct_ctx *ctx, ct_tensor
         [CT_PAST_CONTEXT] = "its context was freed",
     };
     ct_slot_past past;
-    if (!t.bits) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is no tensor", argument_text(argument).s);
-        return false;
-    }
+    if (!t.bits)
+        return ct__refuse(ctx, CT_E_ARGUMENT, here, op, "%s is no tensor",
+                          argument_text(argument).s);
     if (!ct__stale_past(t, &past)) {
-        ct__fail(ctx, CT_E_STALE, here, op,
-                 "%s is stale: it ended with its scope or function, or was dropped, too long ago "
-                 "to know where",
-                 argument_text(argument).s);
-        return false;
+        return ct__refuse(
+            ctx, CT_E_STALE, here, op,
+            "%s is stale: it ended with its scope or function, or was dropped, too long ago "
+            "to know where",
+            argument_text(argument).s);
     }
     ct_loc made = past.made, ended = past.ended;
     bool scope = past.kind == CT_PAST_SCOPE, drop = past.kind == CT_PAST_DROP;
@@ -363,10 +362,7 @@ static uint16_t var_read_flags(const ct_var *var) {
 static ct_node *leaf_make_read(ct_ctx *ctx, ct_var *var, uint64_t version, const ct_loc *here) {
     ct_frame *frame = ctx->frames[ct__outside_depth(ctx) - 1];
     ct_node *leaf = leaf_alloc(frame, sizeof *leaf);
-    if (!leaf) {
-        ct__err_memory(&ctx->err, *here, "read", sizeof *leaf);
-        return NULL;
-    }
+    if (!leaf) return ct__null_memory(&ctx->err, *here, "read", sizeof *leaf);
     ct__var_ref(var, ctx);
     node_init(leaf, &ct__op_read, ctx, frame, here);
     leaf->out = &var->type; // exists as long as the leaf does
@@ -441,10 +437,7 @@ static __attribute__((noinline)) ct_node *
 node_make_version(ct_ctx *ctx, ct_var *var, const ct_current *now, bool ran, const ct_loc *here) {
     ct_frame *frame = ctx->frames[now->depth];
     ct_version_node *version = ct__arena(frame->arena, sizeof *version);
-    if (!version) {
-        ct__err_memory(&ctx->err, *here, "read", sizeof *version);
-        return NULL;
-    }
+    if (!version) return ct__null_memory(&ctx->err, *here, "read", sizeof *version);
     ct__var_ref(var, ctx);
     ct_node *node = &version->node;
     node_init(node, &ct__op_same, ctx, frame, here);
@@ -649,8 +642,7 @@ bool ct__call_hint(ct_call *call, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ct__err_hint(call->err, "%s", text);
-    return false;
+    return ct__err_hint(call->err, "%s", text);
 }
 
 int64_t *ct__call_dims(ct_call *call, int rank) {
@@ -903,11 +895,9 @@ static bool record_check_lists(ct_ctx *ctx, const ct_opdef *op, const void *attr
 
 static __attribute__((noinline)) bool
 record_check_operands(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct_loc here) {
-    if (n_in < 0 || n_in > UINT16_MAX) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, op->name, "%d operands, 0 to %d are possible", n_in,
-                 UINT16_MAX);
-        return false;
-    }
+    if (n_in < 0 || n_in > UINT16_MAX)
+        return ct__refuse(ctx, CT_E_ARGUMENT, here, op->name, "%d operands, 0 to %d are possible",
+                          n_in, UINT16_MAX);
     return ct__given(ctx, in, here, op->name, "the list of operands");
 }
 
@@ -1020,10 +1010,7 @@ static __attribute__((noinline)) const ct_tensor *
 record_autocast(ct_ctx *ctx, const ct_opdef *op, const ct_tensor *in, int n_in, ct_loc here) {
     ct_tensor *cast = ct__arena(ct__top(ctx)->arena, (size_t)n_in * sizeof *cast);
     ct_dtype to = op->autocast == CT_CAST_F32 ? CT_F32 : ctx->autocast;
-    if (!cast) {
-        ct__err_memory(&ctx->err, here, op->name, (size_t)n_in * sizeof *cast);
-        return NULL;
-    }
+    if (!cast) return ct__null_memory(&ctx->err, here, op->name, (size_t)n_in * sizeof *cast);
     for (int pass = op->autocast == CT_CAST_WIDEST ? 0 : 1; pass < 2; pass++)
         for (int i = 0; i < n_in; i++) {
             ct_peeked at;

@@ -81,7 +81,7 @@ static bool verify_node(const ct_node *node, size_t i, uint64_t epoch, ct_arena 
 }
 
 bool ct__verify(ct_node *const *nodes, size_t n, ct_err *err) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     uint64_t epoch = ct__new_epoch();
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
@@ -89,6 +89,5 @@ bool ct__verify(ct_node *const *nodes, size_t n, ct_err *err) {
         nodes[i]->epoch = epoch;
         nodes[i]->index = (uint32_t)i;
     }
-    ct__arena_free(&arena);
     return ok;
 }

@@ -212,10 +212,7 @@ const void *ct_data_at(ct_tensor t, ct_loc here) {
     size_t bytes = ct__type_bytes(ct__type(v));
     if (have) return have;
     void *copy = ct__malloc(bytes);
-    if (!copy) {
-        ct__err_memory(&ctx->err, here, "data", bytes);
-        return NULL;
-    }
+    if (!copy) return ct__null_memory(&ctx->err, here, "data", bytes);
     if (!read_download(ctx, &v, copy, bytes, here)) {
         ct__free(copy);
         return NULL;
@@ -257,10 +254,7 @@ const void *ct_borrow_at(ct_tensor t, ct_borrowed **borrowed, ct_loc here) {
     const size_t bytes = ct__type_bytes(ct__type(v)), align = _Alignof(ct_borrowed);
     ct_borrowed *made =
         ct__aligned(align, sizeof *made + (at ? 0 : (bytes + align - 1) & ~(align - 1)));
-    if (!made) {
-        ct__err_memory(&ctx->err, here, "borrow", bytes);
-        return NULL;
-    }
+    if (!made) return ct__null_memory(&ctx->err, here, "borrow", bytes);
     made->storage = at ? ct__storage_ref(storage) : NULL;
     if (scalar) scalar_copy_bytes(v.node, made->bytes);
     if (!at && !scalar && !read_download(ctx, &v, made->bytes, bytes, here)) {

@@ -484,7 +484,7 @@ static const ct_type *symbols_bind_type(const ct_symbols *t, const ct_type *type
 static bool symbols_infer_axis(const ct_symbols *t, const atom *a, const int64_t *values,
                                int64_t *value) {
     const ct_node *node = a->of.node;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_err err = {0};
     const ct_type **in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_type *out = ct__arena_zero(&scratch, node->n_out * sizeof *out);
@@ -506,7 +506,6 @@ static bool symbols_infer_axis(const ct_symbols *t, const atom *a, const int64_t
                     .marks = ct__symbols_now() != NULL};
     ok = ok && node->op->infer(&call) && a->of.axis < call.out[a->of.out].rank;
     if (ok) *value = call.out[a->of.out].dim[a->of.axis];
-    ct__arena_free(&scratch);
     return ok;
 }
 

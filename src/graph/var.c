@@ -296,10 +296,8 @@ bool ct_params_in_use(const ct_params *params) {
 // ------------------------------------------------------------------------------------- assignments
 
 static ct_root *root_append(ct_ctx *ctx, ct_root_kind kind, ct_val val, const ct_loc *here) {
-    if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1)) {
-        ct__err_memory(&ctx->err, *here, "root", sizeof(ct_root));
-        return NULL;
-    }
+    if (!CT_GROW(ctx->roots, ctx->roots_cap, ctx->n_roots + 1))
+        return ct__null_memory(&ctx->err, *here, "root", sizeof(ct_root));
     ct_root *root = &ctx->roots[ctx->n_roots++];
     root->kind = kind;
     root->val = val;
@@ -378,11 +376,9 @@ bool ct__roots_keep_first(ct_ctx *ctx) {
 // False, and an error: another context has a pending assignment.
 static bool var_become_writer(ct_ctx *ctx, ct_var *var, const ct_loc *here) {
     ct_ctx *writer = NULL;
-    if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx)) {
-        ct__fail(ctx, CT_E_CONTEXT, *here, "assign",
-                 "variable \"%s\" has a pending assignment in another context", var->name);
-        return false;
-    }
+    if (!atomic_compare_exchange_strong(&var->writer, &writer, ctx))
+        return ct__refuse(ctx, CT_E_CONTEXT, *here, "assign",
+                          "variable \"%s\" has a pending assignment in another context", var->name);
     ct__var_ref(var, ctx); // until the assignment ends
     return true;
 }
@@ -440,8 +436,8 @@ static bool var_can_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
     if (!ctx->tracing) return true;
     ct__fail(ctx, CT_E_TRACE, *here, "assign",
              "variable \"%s\" is assigned inside a traced function", var->name);
-    ct__err_hint(&ctx->err, "return the value as a result of the function, and assign it outside");
-    return false;
+    return ct__err_hint(&ctx->err,
+                        "return the value as a result of the function, and assign it outside");
 }
 
 // A variable is on the device of its first value, and later values must be on the same one. False: the
@@ -460,8 +456,7 @@ static bool var_match_device(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *
              "variable \"%s\" is %s on %s, the value is %s on %s", var->name,
              ct__type_text(&var->type).s, ct__hooks.place_name(ctx, var->type.place),
              ct__type_text(type).s, ct__hooks.place_name(ctx, type->place));
-    ct__err_hint(&ctx->err, "ct_to brings the value there, ct_move the variable");
-    return false;
+    return ct__err_hint(&ctx->err, "ct_to brings the value there, ct_move the variable");
 }
 
 static void var_assign(ct_ctx *ctx, ct_var *var, ct_tensor value, ct_loc here) {

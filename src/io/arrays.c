@@ -76,10 +76,7 @@ ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, "npz_open", "the path") || ctx->err.code) return NULL;
     ct_npz *npz = ct__calloc(1, sizeof *npz);
-    if (!npz) {
-        ct__err_memory(&ctx->err, here, path, sizeof *npz);
-        return NULL;
-    }
+    if (!npz) return ct__null_memory(&ctx->err, here, path, sizeof *npz);
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
     arrays_hint_format(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
     ct__err_place(&ctx->err, here, "npz_open");
@@ -174,13 +171,12 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
     if (!ctx || !ct__given(ctx, path, here, "save_npy", "the path") || ctx->err.code) return false;
     CT_SCOPE; // for what reading a variable records
     host_tensor h;
-    ct_text head = {0};
+    CT_TEXT head = {0};
     bool ok = arrays_get_host(t, &h, here) &&
               ct__npy_header((ct_npy_name){path, npy_part}, ct_dtype_of(t), h.rank, h.dim, &head,
                              &ctx->err);
     ok = ok && arrays_write_npy(path, &head, h.data,
                                 (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)), &ctx->err);
-    ct__text_free(&head);
     return ok || ct__err_place(&ctx->err, here, "save_npy");
 }
 

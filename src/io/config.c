@@ -218,14 +218,13 @@ void ct__config_set_list(ct_config *config, const char *key, const char *const *
 // Computes the checksum of the values alone: other programs may reorder keys and format numbers
 // differently.
 static bool config_compute_checksum(const ct_config *config, char digits[9]) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     json_t *others = json_copy(config->root); // shallow
     if (others) json_object_del(others, "crc32c");
     if (others) ct__json_canonical(&text, others);
     bool ok = others && !text.failed;
     if (ok) snprintf(digits, 9, "%08" PRIx32, ct__crc32c(text.s, text.n));
     json_decref(others);
-    ct__text_free(&text);
     return ok;
 }
 

@@ -67,12 +67,11 @@ static void events_put_float(ct_text *out, int field, float value) {
 }
 
 static void events_put_scalar(ct_text *summary, const ct_scalar_event *s) {
-    ct_text value = {0};
+    CT_TEXT value = {0};
     events_put_bytes(&value, TAG, s->tag, strlen(s->tag));
     events_put_float(&value, SIMPLE_VALUE, (float)s->value);
     events_put_bytes(summary, VALUE, value.s, value.n);
     summary->failed = summary->failed || value.failed;
-    ct__text_free(&value);
 }
 
 // ----------------------------------------------------------------------------------------- records
@@ -160,15 +159,12 @@ bool ct__events_open(const char *folder, int64_t step, ct_events *events, ct_err
 
 bool ct__events_add(ct_events *events, int64_t step, const ct_scalar_event *scalars, size_t n,
                     ct_err *err) {
-    ct_text message = {0}, summary = {0};
+    CT_TEXT message = {0}, summary = {0};
     for (size_t i = 0; i < n; i++) events_put_scalar(&summary, &scalars[i]);
     events_put_event_header(&message, step);
     events_put_bytes(&message, SUMMARY, summary.s, summary.n);
     message.failed = message.failed || summary.failed;
-    bool ok = events_put_record(events, &message, err);
-    ct__text_free(&message);
-    ct__text_free(&summary);
-    return ok;
+    return events_put_record(events, &message, err);
 }
 
 void ct__events_close(ct_events *events) {

@@ -191,8 +191,7 @@ static bool hub_find_file(const char *name, const char *which, char *path, size_
     ct__err(err, CT_E_FILE, CT_NOWHERE, name, "in the cache it has no %s%s",
             *which == ':' ? "GGUF file of " : "file ",
             ct__printable(which + 1, strlen(which + 1), shown, sizeof shown));
-    ct__err_hint(err, "download it: cotan pull %s%s", name, which);
-    return false;
+    return ct__err_hint(err, "download it: cotan pull %s%s", name, which);
 }
 
 static bool hub_find_snapshot(const char *name, const char *revision, char *path, size_t n,
@@ -213,8 +212,7 @@ static bool hub_find_snapshot(const char *name, const char *revision, char *path
         return ct__err_system(err, folder, "read the folder");
     ct__err(err, CT_E_FILE, CT_NOWHERE, name, "revision %s is not in the cache, %s",
             ct__printable(revision, strlen(revision), shown, sizeof shown), folder);
-    ct__err_hint(err, "download it: cotan pull %s", name);
-    return false;
+    return ct__err_hint(err, "download it: cotan pull %s", name);
 }
 
 bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, ct_err *err) {

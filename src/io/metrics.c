@@ -119,7 +119,7 @@ static const char *metrics_find_last_field(const char *text, const char *brace, 
 bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric_field *with,
                        ct_err *err) {
     char part[4096];
-    ct_text text = {0};
+    CT_TEXT text = {0};
     off_t end = lseek(metrics->fd, 0, SEEK_END);
     if (end < 0) return ct__err_system(err, metrics->path, "seek");
     off_t begin = end > (off_t)sizeof part ? end - (off_t)sizeof part : 0;
@@ -135,11 +135,9 @@ bool ct__metrics_amend(ct_metrics *metrics, const char *without, const ct_metric
         metrics_put_field(&text, with);
     }
     ct__text_add(&text, "}\n");
-    bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, metrics->path, text.cap * 2)
-                          : metrics_replace_end(metrics, begin + ((gone ? gone : brace) - part),
-                                                &text, err);
-    ct__text_free(&text);
-    return ok;
+    return text.failed
+               ? ct__err_memory(err, CT_NOWHERE, metrics->path, text.cap * 2)
+               : metrics_replace_end(metrics, begin + ((gone ? gone : brace) - part), &text, err);
 }
 
 void ct__metrics_close(ct_metrics *metrics) {
@@ -325,8 +323,7 @@ static bool metrics_is_before(const line_reader *l, const char *text, size_t n, 
     if (known) return earlier;
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, l->path, "line %zu has no whole number \"step\"",
             l->number);
-    ct__err_hint(err, "move the file away to continue without it");
-    return false;
+    return ct__err_hint(err, "move the file away to continue without it");
 }
 
 // Computes the size in bytes of the lines before step `first`.

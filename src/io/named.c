@@ -93,10 +93,7 @@ static bool named_check_entry(const ct_st_entry *e, int64_t *dims, const char *p
 // Reads the tensor's bytes into newly allocated memory.
 static void *named_read_bytes(const ct_safetensors *file, const ct_st_entry *e, ct_err *err) {
     char *bytes = ct__malloc(e->bytes ? (size_t)e->bytes : 1);
-    if (!bytes) {
-        ct__err_memory(err, CT_NOWHERE, file->path, (size_t)e->bytes);
-        return NULL;
-    }
+    if (!bytes) return ct__null_memory(err, CT_NOWHERE, file->path, (size_t)e->bytes);
     for (ct_st_chunk p = {0}; e->bytes;) {
         if (!ct__st_next_chunk(&file->st, e, &p, err)) {
             ct__free(bytes);

@@ -286,11 +286,10 @@ bool ct__npy_check_dtype(ct_npy_name name, const ct_npy *npy, ct_err *err) {
     if (npy->dtype) return true;
     ct__err(err, CT_E_DTYPE, CT_NOWHERE, name.label,
             "%s: its dtype is \"%s\", of which Cotan has none", name.part, npy->descr);
-    ct__err_hint(err,
-                 "bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32, f64, c64 and c128 can be "
-                 "read; "
-                 "NumPy's astype makes one of them");
-    return false;
+    return ct__err_hint(
+        err, "bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, f32, f64, c64 and c128 can be "
+             "read; "
+             "NumPy's astype makes one of them");
 }
 
 const char *ct__npy_describe(const ct_npy *npy, char *out, size_t cap) {
@@ -358,8 +357,7 @@ bool ct__npy_header(ct_npy_name name, ct_dtype dtype, int rank, const int64_t *s
     if (!letter) {
         ct__err(err, CT_E_DTYPE, CT_NOWHERE, name.label, "%s: NumPy has no dtype for %s", name.part,
                 ct_dtype_name(dtype));
-        ct__err_hint(err, "cast to f32 first, or write a safetensors file");
-        return false;
+        return ct__err_hint(err, "cast to f32 first, or write a safetensors file");
     }
     char head[10] = {0}, digits[32];
     size_t start = out->n, pad;

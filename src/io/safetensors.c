@@ -687,7 +687,7 @@ static bool st_add_checksum(ct_arena *arena, const ct_st_out *e, ct_st_pair *pai
 
 bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
                           const ct_st_pair *metadata, size_t n_metadata, ct_err *err) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     size_t count = n + n_metadata + 1;
     ct_st_pair *pairs = ct__arena(&arena, count * sizeof *pairs);
     bool ok = pairs != NULL;
@@ -698,7 +698,6 @@ bool ct__st_write_checked(const char *path, const ct_st_out *entries, size_t n,
         pairs[count - 1] = (ct_st_pair){CHECKSUM, "00000000", N_PREFIX - 1, 8};
     }
     ok = ok && st_write_file(path, entries, n, pairs, count, true, err);
-    ct__arena_free(&arena);
     return ok;
 }
 

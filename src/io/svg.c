@@ -397,10 +397,9 @@ void ct__svg_loss(ct_text *text, const char *title, const ct_series *train, cons
 
 bool ct__svg_loss_write(const char *path, const char *title, const ct_series *train,
                         const ct_series *val, ct_err *err) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct__svg_loss(&text, title, train, val);
     bool ok = !text.failed || ct__err_memory(err, CT_NOWHERE, path, text.cap * 2);
     ok = ok && ct__file_write(path, text.s, text.n, err);
-    ct__text_free(&text);
     return ok;
 }

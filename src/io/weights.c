@@ -451,19 +451,18 @@ static bool weights_has_other_formats(const char *folder) {
 
 bool ct__weights_are_in(const char *folder) {
     char path[PATH_MAX];
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     gguf_search f = {.arena = &arena, .folder = folder};
     if (weights_has_other_formats(folder)) return true;
     bool any =
         realpath(folder, path) && ct__for_each_entry(AT_FDCWD, path, weights_note_gguf, &f) && f.n;
-    ct__arena_free(&arena);
     return any;
 }
 
 bool ct__weights_find_gguf(const char *path, char *found, size_t cap, ct_err *err) {
     struct stat st;
     char begin[4] = "";
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     const char *file = NULL;
     *found = '\0';
     if (stat(path, &st)) return ct__err_system(err, path, "open");
@@ -478,7 +477,6 @@ bool ct__weights_find_gguf(const char *path, char *found, size_t cap, ct_err *er
     }
     if (file && snprintf(found, cap, "%s", file) >= (int)cap)
         ct__err(err, CT_E_FILE, CT_NOWHERE, path, "the path is too long");
-    ct__arena_free(&arena);
     return !err->code;
 }
 

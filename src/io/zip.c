@@ -540,7 +540,7 @@ bool ct__zip_add(ct_zip_out *out, const char *name, const ct_zip_chunk *chunks, 
                       .local = out->at,
                       .flags = UTF8_NAME,
                       .method = deflate ? DEFLATED : STORED};
-    ct_text head = {0};
+    CT_TEXT head = {0};
     for (size_t i = 0; i < n; i++) e.bytes += chunks[i].n;
     bool wide = compressBound(e.bytes) >= UINT32_MAX; // deflating may lengthen a little
     e.version = wide || e.local >= UINT32_MAX ? VERSION_ZIP64 : VERSION_DEFLATE;
@@ -552,7 +552,6 @@ bool ct__zip_add(ct_zip_out *out, const char *name, const ct_zip_chunk *chunks, 
          ct__atomic_file_patch(out->file, e.local, head.s, head.n, err);
     zip_put_directory_entry(&out->directory, &e);
     out->n++;
-    ct__text_free(&head);
     return ok;
 }
 

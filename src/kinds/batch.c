@@ -136,6 +136,6 @@ bool ct__batch_shifted(ct_batching *b) {
 
 bool ct__no_vmap(ct_batching *b) {
     ct_ctx *ctx = b->node->ctx;
-    ct__fail(ctx, CT_E_UNSUPPORTED, b->node->here, b->node->op->name, "it cannot be batched");
-    return false;
+    return ct__refuse(ctx, CT_E_UNSUPPORTED, b->node->here, b->node->op->name,
+                      "it cannot be batched");
 }

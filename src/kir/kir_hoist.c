@@ -53,7 +53,7 @@ void ct__kir_hoist(ct_kir *k, const int64_t *least) {
     ct_kval from = -1; // the loop over tasks
     for (size_t i = 0; i < k->n && from < 0; i++)
         if (k->ins[i].op == CT_K_LOOP && k->ins[i].sub == CT_BIND_ROWS) from = (ct_kval)i;
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     bool *moves = ct__arena_zero(&arena, k->n + 1);
     ct_kval *to = ct__arena(&arena, (k->n + 1) * sizeof *to);
     ct_kins *ins = ct__arena(&arena, (k->n + 1) * sizeof *ins);
@@ -77,5 +77,4 @@ void ct__kir_hoist(ct_kir *k, const int64_t *least) {
         k->shared = NULL;
         k->shared_cap = k->nshared = 0;
     }
-    ct__arena_free(&arena);
 }

@@ -88,7 +88,7 @@ static ct_kval inline_instruction(const inline_state *x, const ct_kins *ins) {
 }
 
 void ct__kir_inline(ct_kir *k, const ct_kir *from, const ct_kir_inlined *with) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     inline_state x = {.k = k, .from = from, .with = with};
     x.buf = ct__arena(&arena, (from->nbufs + 1) * sizeof *x.buf);
     x.made = ct__arena(&arena, (from->n + 1) * sizeof *x.made);
@@ -99,5 +99,4 @@ void ct__kir_inline(ct_kir *k, const ct_kir *from, const ct_kir_inlined *with) {
     }
     for (size_t i = 0; i < from->n && !k->err.code; i++)
         x.made[i] = inline_instruction(&x, &from->ins[i]);
-    ct__arena_free(&arena);
 }

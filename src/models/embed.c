@@ -162,10 +162,9 @@ static int64_t embed_max_tokens(const embed_job *e) {
 }
 
 static bool embed_refuse_length(const embed_job *e, size_t i, size_t n) {
-    ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
-             "text %zu has %zu tokens, the model reads %lld at most", i, n,
-             (long long)embed_max_tokens(e));
-    return false;
+    return ct__refuse(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
+                      "text %zu has %zu tokens, the model reads %lld at most", i, n,
+                      (long long)embed_max_tokens(e));
 }
 
 // Stores the tokens of text i, truncated at the end if they are too many; the last `n_special` tokens are
@@ -175,10 +174,7 @@ static bool embed_store_tokens(embed_job *e, size_t i, const int32_t *ids, size_
     const int64_t max_tokens = embed_max_tokens(e);
     const size_t n_kept = (int64_t)n > max_tokens ? (size_t)max_tokens : n;
     ct_ctx *ctx = ct__ctx();
-    if (!n) {
-        ct__fail(ctx, CT_E_ARGUMENT, e->o->here, e->op, "text %zu is empty", i);
-        return false;
-    }
+    if (!n) return ct__refuse(ctx, CT_E_ARGUMENT, e->o->here, e->op, "text %zu is empty", i);
     if (n_kept < n && !e->o->truncate) return embed_refuse_length(e, i, n);
     int32_t *v = ct__malloc(n_kept * sizeof *v);
     if (!v) return ct__err_memory(&ctx->err, e->o->here, e->op, n_kept * sizeof *v);
@@ -189,12 +185,10 @@ static bool embed_store_tokens(embed_job *e, size_t i, const int32_t *ids, size_
     e->sequences[i] = (ct_lm_tokens){v, n_kept};
     if (e->o->n_tokens) *e->o->n_tokens += (int64_t)n_kept;
     for (size_t k = 0; k < n_kept; k++)
-        if (v[k] < 0 || v[k] >= e->lm->spec.vocab) {
-            ct__fail(ctx, CT_E_DATA, e->o->here, e->op,
-                     "token %zu of text %zu is %d, it must be 0 to %lld", k, i, (int)v[k],
-                     (long long)e->lm->spec.vocab - 1);
-            return false;
-        }
+        if (v[k] < 0 || v[k] >= e->lm->spec.vocab)
+            return ct__refuse(ctx, CT_E_DATA, e->o->here, e->op,
+                              "token %zu of text %zu is %d, it must be 0 to %lld", k, i, (int)v[k],
+                              (long long)e->lm->spec.vocab - 1);
     return true;
 }
 
@@ -223,13 +217,11 @@ static void embed_truncate_pair(size_t *first, size_t *second, size_t max_tokens
 static bool embed_encode_pair(embed_job *e, const ct_lm_text *text, size_t i) {
     size_t n, n_special = 0;
     const ct_pair_piece *template = ct__tokenizer_pair(e->tokenizer, &n);
-    if (!template || text->ids) {
-        ct__fail(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
-                 text->ids ? "text %zu is token ids, which cannot be part of a pair"
-                           : "text %zu is a pair, and the tokenizer has no pair format",
-                 i);
-        return false;
-    }
+    if (!template || text->ids)
+        return ct__refuse(ct__ctx(), CT_E_ARGUMENT, e->o->here, e->op,
+                          text->ids ? "text %zu is token ids, which cannot be part of a pair"
+                                    : "text %zu is a pair, and the tokenizer has no pair format",
+                          i);
     if (!embed_encode_text(e, text->s, text->n, false, &e->first) ||
         !embed_encode_text(e, text->text_pair, text->n_text_pair, false, &e->second))
         return false;
@@ -415,11 +407,9 @@ bool ct_lm_classify_with(const ct_lm *lm, const ct_tokenizer *tokenizer, const c
     embed_job e = {.lm = lm, .tokenizer = tokenizer, .n = n, .o = &o, .op = "lm_classify"};
     ct_ctx *ctx = ct__ctx();
     if (!embed_check_arguments(&e, texts, scores, "the scores")) return false;
-    if (!lm->labels) {
-        ct__fail(ctx, CT_E_ARGUMENT, o.here, e.op, "the model has no classification head (%s)",
-                 lm->spec.type);
-        return false;
-    }
+    if (!lm->labels)
+        return ct__refuse(ctx, CT_E_ARGUMENT, o.here, e.op,
+                          "the model has no classification head (%s)", lm->spec.type);
     e.how = (ct_pooling_config){.pooling = poolings[lm->spec.score_pool],
                                 .max_tokens = o.pooling.max_tokens};
     if (o.n_tokens) *o.n_tokens = 0;

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "compile/plan.h"
 #include "models/lm_sampling.h"
 
 enum { ENGINE_MAX_DRAFT = 15, ENGINE_NGRAM = 3 };
@@ -31,19 +30,16 @@ static bool engine_options_check(const ct_lm *lm, ct_engine_options *o, ct_ctx *
                   {"prefill_chunk", o->prefill_chunk, 16, 4096},
                   {"max_draft_tokens", o->max_draft_tokens, 0, ENGINE_MAX_DRAFT}};
     if (o->cache_dtype != CT_F32 && o->cache_dtype != CT_F16 && o->cache_dtype != CT_BF16 &&
-        o->cache_dtype != CT_I8) {
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, op,
-                 "keys and values of %s: they are f32, f16, bf16 or i8",
-                 ct_dtype_name(o->cache_dtype));
-        return false;
-    }
+        o->cache_dtype != CT_I8)
+        return ct__refuse(ctx, CT_E_ARGUMENT, o->here, op,
+                          "keys and values of %s: they are f32, f16, bf16 or i8",
+                          ct_dtype_name(o->cache_dtype));
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max) {
-            ct__fail(ctx, CT_E_ARGUMENT, o->here, op, "%s is %lld, it must be %lld to %lld",
-                     ranges[i].name, (long long)ranges[i].value, (long long)ranges[i].min,
-                     (long long)ranges[i].max);
-            return false;
-        }
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+            return ct__refuse(ctx, CT_E_ARGUMENT, o->here, op,
+                              "%s is %lld, it must be %lld to %lld", ranges[i].name,
+                              (long long)ranges[i].value, (long long)ranges[i].min,
+                              (long long)ranges[i].max);
     return true;
 }
 
@@ -65,8 +61,7 @@ static bool engine_choose_page_count(ct_engine *e, ct_ctx *ctx, int64_t *pages) 
                  "the KV cache of a sequence of %lld tokens takes %s, memory is %s",
                  (long long)o->context, ct__bytes_text(page_bytes * (uint64_t)min_pages).s,
                  ct__bytes_text(o->cache_memory).s);
-        ct__err_hint(&ctx->err, "a smaller context takes less");
-        return false;
+        return ct__err_hint(&ctx->err, "a smaller context takes less");
     }
     const int64_t wanted = o->max_sequences * (o->context < 1024 ? min_pages : 1024 / CT_LM_PAGE);
     const size_t available = ct__available_bytes();
@@ -104,10 +99,7 @@ ct_engine *ct__engine_new(const ct_lm *lm, ct_engine_options options, const char
     }
     if (!engine_options_check(lm, &options, ctx, op)) return NULL;
     ct_engine *e = ct__calloc(1, sizeof *e);
-    if (!e) {
-        ct__err_memory(&ctx->err, options.here, "engine_new", sizeof *e);
-        return NULL;
-    }
+    if (!e) return ct__null_memory(&ctx->err, options.here, "engine_new", sizeof *e);
     e->lm = lm;
     e->options = options;
     pthread_mutex_init(&e->lock, NULL);
@@ -511,12 +503,10 @@ bool ct_engine_warm_up_at(ct_engine *e, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, e, here, "engine_warm_up", "the engine") || ctx->err.code)
         return false;
-    if (e->n_running) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, "engine_warm_up", "requests are running");
-        return false;
-    }
+    if (e->n_running)
+        return ct__refuse(ctx, CT_E_ARGUMENT, here, "engine_warm_up", "requests are running");
     // kernels are compiled before they run, so that none is interpreted and left to compile
-    ct__ctx_wait_for_kernels(ctx);
+    ct_set_synchronous_compilation();
     const int32_t page = e->is_paged ? ct__pages_take(&e->pages) : 0;
     const bool ok = engine_warm_up_steps(e, page, here);
     if (e->is_paged) ct__pages_drop(&e->pages, page);

@@ -22,12 +22,10 @@ bool ct__lm_tokens_fit(const ct_lm *lm, const int32_t *tokens, size_t n, int64_t
         return false;
     }
     for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || tokens[i] >= lm->spec.vocab) {
-            ct__fail(ctx, CT_E_ARGUMENT, here, op,
-                     "token %zu of the prompt is %d, it must be 0 to %lld", i, (int)tokens[i],
-                     (long long)lm->spec.vocab - 1);
-            return false;
-        }
+        if (tokens[i] < 0 || tokens[i] >= lm->spec.vocab)
+            return ct__refuse(ctx, CT_E_ARGUMENT, here, op,
+                              "token %zu of the prompt is %d, it must be 0 to %lld", i,
+                              (int)tokens[i], (long long)lm->spec.vocab - 1);
     return true;
 }
 
@@ -47,31 +45,25 @@ bool ct__lm_sampling_fits(const ct_lm_sampling *s, ct_ctx *ctx, const char *op, 
                   {"min_p", s->min_p, 0, 1},
                   {"typical_p", s->typical_p.value, 0, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max)) {
-            ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is %g, it must be %g to %g", ranges[i].name,
-                     ranges[i].value, ranges[i].min, ranges[i].max);
-            return false;
-        }
+        if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max))
+            return ct__refuse(ctx, CT_E_ARGUMENT, here, op, "%s is %g, it must be %g to %g",
+                              ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max);
     return true;
 }
 
 static bool engine_request_check(const ct_engine *e, const ct_engine_request *a, ct_ctx *ctx,
                                  const char *op) {
-    if (a->n_stops && !e->options.tokenizer) {
-        ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop strings need the engine's tokenizer");
-        return false;
-    }
+    if (a->n_stops && !e->options.tokenizer)
+        return ct__refuse(ctx, CT_E_ARGUMENT, a->here, op,
+                          "stop strings need the engine's tokenizer");
     for (size_t i = 0; i < a->n_stops; i++)
-        if (!a->stops[i] || !*a->stops[i]) {
-            ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "stop string %zu is empty", i);
-            return false;
-        }
+        if (!a->stops[i] || !*a->stops[i])
+            return ct__refuse(ctx, CT_E_ARGUMENT, a->here, op, "stop string %zu is empty", i);
     if (a->top_logprobs >= 0 && a->top_logprobs <= 128 && a->max_tokens >= 0) return true;
     const bool likely = a->max_tokens >= 0;
-    ct__fail(ctx, CT_E_ARGUMENT, a->here, op, "%s is %lld, it must be %s",
-             likely ? "likely" : "most", (long long)(likely ? a->top_logprobs : a->max_tokens),
-             likely ? "0 to 128" : "0 or more");
-    return false;
+    return ct__refuse(
+        ctx, CT_E_ARGUMENT, a->here, op, "%s is %lld, it must be %s", likely ? "likely" : "most",
+        (long long)(likely ? a->top_logprobs : a->max_tokens), likely ? "0 to 128" : "0 or more");
 }
 
 static void *engine_request_copy(ct_arena *arena, const void *from, size_t n, bool *ok) {

@@ -113,10 +113,8 @@ const float *ct__engine_pass(ct_engine *e, const ct_engine_group group[2], ct_lo
         const ct_engine_group *g = &group[i];
         const size_t needed = (size_t)(g->n * (g->n_tokens + 2 + e->max_pages + 2));
         if (!g->n) continue;
-        if (!CT_GROW(e->step_ints, e->n_step_ints, needed)) {
-            ct__err_memory(&ctx->err, here, "engine_step", needed * sizeof *e->step_ints);
-            return NULL;
-        }
+        if (!CT_GROW(e->step_ints, e->n_step_ints, needed))
+            return ct__null_memory(&ctx->err, here, "engine_step", needed * sizeof *e->step_ints);
         part[n] = engine_make_inputs(e, g, here);
         if (e->memory.bits)
             part[n].memory = ct_expand_at(

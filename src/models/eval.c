@@ -46,9 +46,9 @@ static void eval_end(eval_job *j) { ct_decoder_free(j->detokenizer); }
 
 static bool eval_has_bos(const eval_job *j) {
     if (j->bos >= 0) return true;
-    ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
-             "the tokenizer has no BOS or EOS token, after which the first token would be scored");
-    return false;
+    return ct__refuse(
+        ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
+        "the tokenizer has no BOS or EOS token, after which the first token would be scored");
 }
 
 // True if the tokens cover the whole text. A character tokenizer omits unknown characters: the rest would
@@ -62,11 +62,11 @@ static bool eval_covers_text(const eval_job *j, const ct_encoding *e, size_t n) 
     for (size_t i = 0; i < e->n; i++)
         if (!e->special_mask[i]) covered += (size_t)(e->bytes[i].end - e->bytes[i].begin);
     if (covered >= n) return true;
-    ct__fail(ct__ctx(), CT_E_DATA, j->o->here, j->op,
-             "%zu of the text's %zu bytes are characters that the tokenizer does not have, and "
-             "would not be scored",
-             n - covered, n);
-    return false;
+    return ct__refuse(
+        ct__ctx(), CT_E_DATA, j->o->here, j->op,
+        "%zu of the text's %zu bytes are characters that the tokenizer does not have, and "
+        "would not be scored",
+        n - covered, n);
 }
 
 // Encodes a text with the tokenizer's special tokens, unless the text begins with the first of them.
@@ -241,12 +241,11 @@ static bool eval_add_text(const eval_job *j, const ct_encoding *e, size_t *skipp
     *skipped = 0;
     if (j->bos < 0 && e->n) *skipped = e->bytes[0].end;
     if (j->bos < 0 && e->n > 1) return eval_add_windows(j, e->ids + 1, (int64_t)e->n - 1, sum);
-    if (j->bos < 0) {
-        ct__fail(ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
-                 "the text has fewer than 2 tokens, and the tokenizer has no BOS or EOS token, "
-                 "after which the first token would be scored");
-        return false;
-    }
+    if (j->bos < 0)
+        return ct__refuse(
+            ct__ctx(), CT_E_ARGUMENT, j->o->here, j->op,
+            "the text has fewer than 2 tokens, and the tokenizer has no BOS or EOS token, "
+            "after which the first token would be scored");
     int32_t *tokens = ct__malloc((e->n + 1) * sizeof *tokens);
     if (!tokens) return eval_no_memory(j, e->n * sizeof *tokens);
     tokens[0] = j->bos;
@@ -298,14 +297,13 @@ typedef struct eval_task {
 
 static bool __attribute__((format(printf, 2, 3)))
 eval_bad_line(const eval_task *t, const char *format, ...) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     va_list args;
     va_start(args, format);
     ct__textf_v(&text, format, args);
     va_end(args);
     ct__err(t->err, CT_E_FORMAT, CT_NOWHERE, t->path, "line %zu: %s", t->line,
             text.s ? text.s : "");
-    ct__text_free(&text);
     return false;
 }
 

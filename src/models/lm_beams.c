@@ -198,12 +198,11 @@ static bool beam_run_search(beam_search *s, ct_ctx *ctx) {
         const float *scores = beam_forward(s);
         if (!scores) return false;
         const int64_t n_candidates = beam_find_candidates(s, scores);
-        if (n_candidates < 1) {
-            ct__fail(ctx, CT_E_DATA, s->args->here, "lm_generate",
-                     "no token can follow: the model's scores are not finite, or all of them are "
-                     "banned");
-            return false;
-        }
+        if (n_candidates < 1)
+            return ct__refuse(
+                ctx, CT_E_DATA, s->args->here, "lm_generate",
+                "no token can follow: the model's scores are not finite, or all of them are "
+                "banned");
         beam_collect_finished(s, scores, n_candidates, k == s->most);
         if (!beam_advance(s, scores, n_candidates, k == s->most)) return false;
         // Stops if the best running beam, at this length, is not better than the worst finished one.
@@ -233,12 +232,11 @@ static bool beam_generate_single(beam_search *s, ct_ctx *ctx) {
                                     (size_t)s->prompt, &a->sampling, a->eos_ids, a->n_eos_ids);
         const int32_t token =
             ok ? ct__lm_draw_token(s->e->processed_logits, vocab, &a->sampling, (uint64_t)k) : -1;
-        if (token < 0) {
-            ct__fail(ctx, CT_E_DATA, a->here, "lm_generate",
-                     "no token can follow: the model's scores are not finite, or all of them are "
-                     "banned");
-            return false;
-        }
+        if (token < 0)
+            return ct__refuse(
+                ctx, CT_E_DATA, a->here, "lm_generate",
+                "no token can follow: the model's scores are not finite, or all of them are "
+                "banned");
         if (beam_is_eos(a, token)) return true;
         seq->tokens[seq->n++] = token;
         if (a->on_token &&
@@ -326,11 +324,9 @@ bool ct__lm_search(const ct_lm_generate_args *args) {
     ct_ctx *ctx = ct__ctx();
     beam_search s = {.args = args, .beams = args->beams ? args->beams : 1};
     s.penalty = args->length_penalty.given ? args->length_penalty.value : 1;
-    if (s.beams < 1 || s.beams > MAX_BEAMS) {
-        ct__fail(ctx, CT_E_ARGUMENT, args->here, "lm_generate", "beams is %lld, it must be 1 to %d",
-                 (long long)s.beams, MAX_BEAMS);
-        return false;
-    }
+    if (s.beams < 1 || s.beams > MAX_BEAMS)
+        return ct__refuse(ctx, CT_E_ARGUMENT, args->here, "lm_generate",
+                          "beams is %lld, it must be 1 to %d", (long long)s.beams, MAX_BEAMS);
     const ct_spec *input_spec = args->lm->reader ? &args->lm->reader->spec : &args->lm->spec;
     CT_SCOPE;
     bool ok =

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "graph/plans.h"
 #include "io/ggml_blocks.h"
 #include "ops/rules.h"
 
@@ -291,7 +291,7 @@ static bool quant_next_chunk(void *user, const void **bytes, size_t *n, ct_err *
                   max_groups =
                       (int64_t)(QUANT_STAGE_BYTES / quant_value_bytes(j, QUANT_GROUP_ROWS)) + 1,
                   groups = left < max_groups ? left : max_groups;
-    ct__cpu_parallel_for(quant_convert_groups, j, groups, 1, j->threads);
+    ct__parallel_for(quant_convert_groups, j, groups, 1, j->threads);
     const int64_t rows = j->n_rows - j->first_group * QUANT_GROUP_ROWS;
     *n = quant_value_bytes(j, rows < groups * QUANT_GROUP_ROWS ? rows : groups * QUANT_GROUP_ROWS);
     j->first_group += groups;
@@ -323,7 +323,7 @@ bool ct__lm_codes_fill(ct_lm *lm, const ct_weight_pair *w, const ct_codes_source
     quant_job *j = &p.job;
     ct__lm_codes_sizes(w, &j->n_rows, &j->n_columns);
     j->n_rows = ct_size(w->weight) / j->n_columns / n; // also if all experts are one variable
-    j->threads = ct__cpu_threads();
+    j->threads = ct_threads();
     j->is_8bit = quant_is_8bit(w->layout);
     j->interleaved = quant_is_interleaved(w->layout);
     j->n_blocks = ct_size(w->scales) / (n * j->n_rows);

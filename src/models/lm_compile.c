@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "compile/ahead/ahead.h"
-#include "graph/graph.h"
+#include "graph/plans.h"
 #include "models/lm.h"
 
 typedef struct export_job {
@@ -90,11 +89,11 @@ static bool export_check_accumulate(const export_job *j) {
             "a step of the run in %s takes %" PRId64 " batches of %" PRId64
             ", a function takes one",
             j->options->dir, n, j->train_options.batch);
-    ct__err_hint(j->err,
-                 ".batch %" PRId64 " takes the sequences of all of them at once, which is the same "
-                 "but for rounding and dropout",
-                 n * j->train_options.batch);
-    return false;
+    return ct__err_hint(j->err,
+                        ".batch %" PRId64
+                        " takes the sequences of all of them at once, which is the same "
+                        "but for rounding and dropout",
+                        n * j->train_options.batch);
 }
 
 // Fills in the sizes that the options leave open: the model's, or for a step those of its run.
@@ -133,9 +132,7 @@ static bool export_options_check(const ct_lm_compile_options *o, ct_err *err) {
                        "the folder of a model and the path of the files are needed");
     if (o->batch < 0 || o->context < 0 || (unsigned)o->function > CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile", "an option is out of its range");
-    const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
-    if (!ct__ahead_is_valid_function_name(name))
-        return ct__ahead_report_name(err, CT_E_USAGE, CT_NOWHERE, name);
+    if (!ct__check_function_name(o->path, CT_E_USAGE, CT_NOWHERE, err)) return false;
     if (o->embed && o->function == CT_LM_C_STEP)
         return ct__err(err, CT_E_USAGE, CT_NOWHERE, "compile",
                        ".embed is not allowed for a training step, which changes the weights");

@@ -284,10 +284,7 @@ json_t *ct__lm_gguf_config(const ct_weights *files, ct_err *err) {
         return NULL;
     }
     json_t *config = json_object();
-    if (!config) {
-        ct__err_memory(err, CT_NOWHERE, g->label, 0);
-        return NULL;
-    }
+    if (!config) return ct__null_memory(err, CT_NOWHERE, g->label, 0);
     json_object_set_new(config, "model_type", json_string(type));
     for (size_t i = 0; i < sizeof gguf_keys / sizeof *gguf_keys; i++)
         gguf_copy_key(g, architecture, i, config);

@@ -537,12 +537,10 @@ static bool load_open(ct_lm *lm, const char *path, const char *file, ct_loc here
 }
 
 static bool load_model(ct_lm *lm, const char *path, ct_loc here) {
-    ct_text file = {0};
+    CT_TEXT file = {0};
     ct__textf(&file, "%s/config.json", path);
-    const bool ok = file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
-                                : load_open(lm, path, file.s, here);
-    ct__text_free(&file);
-    return ok;
+    return file.failed ? ct__err_memory(&ct__ctx()->err, here, "lm_load", strlen(path))
+                       : load_open(lm, path, file.s, here);
 }
 
 ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
@@ -556,10 +554,7 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
         return NULL;
     }
     ct_lm *lm = ct__calloc(1, sizeof *lm);
-    if (!lm) {
-        ct__err_memory(&ctx->err, options.here, "lm_load", sizeof *lm);
-        return NULL;
-    }
+    if (!lm) return ct__null_memory(&ctx->err, options.here, "lm_load", sizeof *lm);
     lm->trainable = options.trainable;
     lm->in_place = options.no_repack;
     lm->exact = options.activations == CT_F32;
@@ -653,19 +648,17 @@ static bool lm_tokens_check(const ct_lm *lm, ct_tensor tokens, ct_ctx *ctx, cons
     if (!ct__given(ctx, lm, here, op, "the model")) return false;
     if (lm->reader && strcmp(op, "lm_seq2seq_logits")) {
         ct__fail(ctx, CT_E_ARGUMENT, here, op, "%s is an encoder-decoder model", lm->spec.type);
-        ct__err_hint(&ctx->err, "ct_lm_seq2seq_logits takes both");
-        return false;
+        return ct__err_hint(&ctx->err, "ct_lm_seq2seq_logits takes both");
     }
     if (!ct_ok(tokens)) return true; // the ops report it
     const int64_t max_time = lm->spec.context ? lm->spec.context : INT32_MAX;
     const int64_t time = ct_rank(tokens) == 2 ? ct_dim(tokens, 1) : 0;
     if (time >= 1 && time <= max_time) return true;
-    ct__fail(
+    return ct__refuse(
         ctx, CT_E_SHAPE, here, op,
         "the tokens have %d axes, the last of size %lld; they must be (batch, time) with a time of "
         "1 to %lld",
         ct_rank(tokens), (long long)ct_dim(tokens, -1), (long long)max_time);
-    return false;
 }
 
 // Does what ct__lm_rows does; `memory` is the encoder's output, or CT_NONE.
@@ -821,7 +814,7 @@ static bool lm_save_config(const ct_lm *lm, const char *path, ct__lm_config_more
 bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, void *user,
                  ct_loc here) {
     CT_SCOPE; // the values that are read live as long as it
-    ct_text weights = {0}, config = {0};
+    CT_TEXT weights = {0}, config = {0};
     ct_store store = {0};
     ct_err *err = &ct__ctx()->err;
     const char *numerics = ct_numerics();
@@ -844,8 +837,6 @@ bool ct__lm_save(const ct_lm *lm, const char *dir, ct__lm_config_more add_keys, 
                    : ct__st_write(weights.s, store.out, store.n, about, 1, err));
     ct__store_free(&store);
     ct__free(zeros);
-    ct__text_free(&weights);
-    ct__text_free(&config);
     return ok;
 }
 
@@ -854,10 +845,8 @@ bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
     if (!ctx || !ct__given(ctx, lm, here, "lm_save", "the model") ||
         !ct__given(ctx, dir, here, "lm_save", "the folder") || ctx->err.code)
         return false;
-    if (lm->files && lm->files->gguf.version) {
-        ct__fail(ctx, CT_E_ARGUMENT, here, "lm_save",
-                 "the model came from a GGUF file, of which no folder is made");
-        return false;
-    }
+    if (lm->files && lm->files->gguf.version)
+        return ct__refuse(ctx, CT_E_ARGUMENT, here, "lm_save",
+                          "the model came from a GGUF file, of which no folder is made");
     return ct__lm_save(lm, dir, NULL, NULL, here) || ct__err_place(&ctx->err, here, "lm_save");
 }

@@ -276,10 +276,7 @@ void ct__lm_begin(const ct_lm *lm, int64_t layer, int name, const ct_weight_pair
 ct_lm *ct__lm_new(const ct_lm_sizes *sizes, uint64_t seed, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_lm *lm = ct__calloc(1, sizeof *lm);
-    if (!lm) {
-        ct__err_memory(&ctx->err, here, "lm", sizeof *lm);
-        return NULL;
-    }
+    if (!lm) return ct__null_memory(&ctx->err, here, "lm", sizeof *lm);
     lm->is_new = lm->trainable = true;
     lm->seed = seed;
     lm->params = ct_params_new();
@@ -312,11 +309,10 @@ static bool new_check(const ct_lm_config *c, ct_loc here) {
                  {"width", c->width}};
     ct_ctx *ctx = ct__ctx();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX) {
-            ct__fail(ctx, CT_E_ARGUMENT, here, "lm_new", "%s is %" PRId64 ", it must be 1 to %d",
-                     sizes[i].name, sizes[i].value, INT32_MAX);
-            return false;
-        }
+        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX)
+            return ct__refuse(ctx, CT_E_ARGUMENT, here, "lm_new",
+                              "%s is %" PRId64 ", it must be 1 to %d", sizes[i].name,
+                              sizes[i].value, INT32_MAX);
     if (c->width % c->heads)
         ct__fail(ctx, CT_E_ARGUMENT, here, "lm_new",
                  "width %" PRId64 " is no multiple of %" PRId64 " heads", c->width, c->heads);

@@ -23,8 +23,7 @@ static bool packed_refuse(const char *path, const char *method, const char *form
             "the weights are quantised by \"%s\"%s%s%s, which is not supported",
             ct__printable(method, strlen(method), shown, sizeof shown), format ? " as \"" : "",
             more, format ? "\"" : "");
-    ct__err_hint(err, "GGUF files, MLX's quants, FP8 and MXFP4 are");
-    return false;
+    return ct__err_hint(err, "GGUF files, MLX's quants, FP8 and MXFP4 are");
 }
 
 bool ct__lm_packed_known(const json_t *config, const char *path, ct_err *err) {

@@ -2,10 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/memory.h"
 #include "base/os.h"
-#include "compile/plan.h"
-#include "compile/run/cost.h"
+#include "graph/plans.h"
 #include "models/lm.h"
 
 // Bytes of the process per compiled kernel: some pages of its file, and what the loader keeps.
@@ -15,7 +13,7 @@ bool ct__dry_run_begin(ct_lm_dry_run *h, ct_ctx *outer, uint64_t within, ct_err 
     char name[32];
     snprintf(name, sizeof name, "dry:%s", ct__ctx_device(outer));
     h->outer = outer;
-    h->bytes_before = ct__account.total;
+    h->bytes_before = ct_get_stats().memory;
     h->ctx = ct_ctx_new();
     if (!h->ctx) return ct__err_memory(err, CT_NOWHERE, "plan", sizeof *h->ctx);
     // Dumps and explanations belong to the run itself, if one follows.
@@ -40,12 +38,12 @@ bool ct__dry_run_report(ct_lm_dry_run *h, const char *name) {
 }
 
 void ct__dry_run_end(ct_lm_dry_run *h, ct_lm_cost *cost, ct_err *err) {
-    const ct_account *a = h->ctx ? ct__ctx_account(h->ctx) : NULL;
-    if (a && a != &ct__account) {
-        cost->arenas = a->now[CT_MEMORY_ARENAS];
-        cost->constants = a->now[CT_MEMORY_CONSTANTS];
-        cost->workspaces = a->now[CT_MEMORY_WORKSPACES];
-        cost->devices = a->peak + h->bytes_before;
+    const ct_ctx_memory m = h->ctx ? ct__ctx_memory(h->ctx) : (ct_ctx_memory){0};
+    if (m.is_planned) {
+        cost->arenas = m.arenas;
+        cost->constants = m.constants;
+        cost->workspaces = m.workspaces;
+        cost->devices = m.peak + h->bytes_before;
     }
     cost->save_buffers =
         cost->weights > cost->optimizer_state ? cost->weights : cost->optimizer_state;
@@ -70,7 +68,7 @@ void ct__dry_run_end(ct_lm_dry_run *h, ct_lm_cost *cost, ct_err *err) {
 }
 
 uint64_t ct__lm_room(const ct_lm_cost *cost) {
-    uint64_t limit = ct__memory_limit(), available = limit ? 0 : ct__available_bytes();
+    uint64_t limit = ct_memory_limit(), available = limit ? 0 : ct__available_bytes();
     if (limit) return limit;
     return available ? available + cost->process : UINT64_MAX;
 }
@@ -86,7 +84,7 @@ bool ct__lm_fits(const ct_lm_cost *cost, const char *command, const ct_text *lar
     ct__err(err, CT_E_LIMIT, CT_NOWHERE, command,
             "%s of memory are needed%s, %s %s; the largest tensors are %s",
             ct__bytes_text(cost->total).s, remat.s && !remat.failed ? remat.s : "",
-            ct__memory_limit() ? "the limit is" : "this machine has left",
+            ct_memory_limit() ? "the limit is" : "this machine has left",
             ct__bytes_text(available).s, largest->s && !largest->failed ? largest->s : "not known");
     ct__err_hint(err, "%s", hint);
     ct__text_free(&remat);

@@ -233,7 +233,7 @@ static const char *resume_absolute_path(ct_arena *arena, const char *cwd, const 
 }
 
 static bool resume_store_data(ct_config *to, const ct_lm_train_options *o, ct_err *err) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     const char **paths = ct__arena(&arena, o->n_data * sizeof *paths);
     char cwd[CT_RUN_PATH] = "";
     bool ok = paths && getcwd(cwd, sizeof cwd);
@@ -249,7 +249,6 @@ static bool resume_store_data(ct_config *to, const ct_lm_train_options *o, ct_er
                 strerror(errno));
     else
         ct__err_memory(err, CT_NOWHERE, "train", o->n_data * sizeof *paths);
-    ct__arena_free(&arena);
     return ok;
 }
 
@@ -355,7 +354,7 @@ static bool resume_restore_settings(const ct_config *from, ct_lm_train_options *
 
 bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err *err) {
     ct_config config, training = {0};
-    ct_text path = {0};
+    CT_TEXT path = {0};
     ct__textf(&path, "%s/config.json", dir);
     if (path.failed) return ct__err_memory(err, CT_NOWHERE, "config", strlen(dir));
     bool ok = ct__config_read(path.s, &config, err);
@@ -367,7 +366,6 @@ bool ct__lm_settings_read(const char *dir, ct_lm_train_options *options, ct_err 
         ct__config_close(&training);
         ct__config_close(&config);
     }
-    ct__text_free(&path);
     return ok;
 }
 
@@ -605,7 +603,7 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
     if (!ct__checkpoint_list(real, &steps, &n, &ignored)) return false;
     ct__free(steps);
     if (!n) return false;
-    ct_text word = {0};
+    CT_TEXT word = {0};
     resume_add_shell_word(&word, real);
     const char *run = word.failed ? "DIR" : word.s;
     if (step >= 0) {
@@ -616,7 +614,6 @@ static bool resume_refuse_checkpoint_dir(const char *dir, ct_err *err) {
                 "this is the folder of a run's checkpoints, not the run's");
         ct__err_hint(err, "train with .resume %s", run);
     }
-    ct__text_free(&word);
     return true;
 }
 
@@ -656,10 +653,9 @@ static bool resume_choose_step(const ct_lm_train_options *o, const int64_t *step
                                int64_t *step, ct_err *err) {
     if (!n) return resume_refuse_empty(o->resume, err);
     *step = ct__num_given(o->resume_step) ? (int64_t)o->resume_step.value : steps[0];
-    ct_text list = {0};
+    CT_TEXT list = {0};
     for (size_t i = n; i-- > 0;) {
         if (steps[i] == *step) {
-            ct__text_free(&list);
             return true;
         }
         ct__textf(&list, "%s%" PRId64, list.n ? ", " : "", steps[i]);
@@ -667,7 +663,6 @@ static bool resume_choose_step(const ct_lm_train_options *o, const int64_t *step
     ct__err(err, CT_E_FILE, CT_NOWHERE, o->resume,
             "there is no checkpoint of step %" PRId64 ", only of: %s", *step,
             list.failed ? "..." : list.s);
-    ct__text_free(&list);
     return false;
 }
 

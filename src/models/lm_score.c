@@ -57,25 +57,21 @@ static bool score_check_sequence(const score_job *j, size_t i) {
     const ct_lm_score_input *t = &j->sequences[i];
     const int64_t context = ct__eval_context(j->lm, j->o);
     ct_ctx *ctx = ct__ctx();
-    if (!t->tokens || t->n_scored >= t->n) {
-        ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                 "text %zu has %zu tokens, of which %zu are scored; one at least is given", i, t->n,
-                 t->n_scored);
-        return false;
-    }
+    if (!t->tokens || t->n_scored >= t->n)
+        return ct__refuse(ctx, CT_E_ARGUMENT, j->o->here, j->op,
+                          "text %zu has %zu tokens, of which %zu are scored; one at least is given",
+                          i, t->n, t->n_scored);
     if (t->n_scored > (size_t)context) {
-        ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                 "%zu tokens of text %zu are scored; they must be %lld at most, the context",
-                 t->n_scored, i, (long long)context);
-        return false;
+        return ct__refuse(
+            ctx, CT_E_ARGUMENT, j->o->here, j->op,
+            "%zu tokens of text %zu are scored; they must be %lld at most, the context",
+            t->n_scored, i, (long long)context);
     }
     for (size_t k = 0; k < t->n; k++)
-        if (t->tokens[k] < 0 || t->tokens[k] >= j->lm->spec.vocab) {
-            ct__fail(ctx, CT_E_ARGUMENT, j->o->here, j->op,
-                     "token %zu of text %zu is %d, it must be 0 to %lld", k, i, (int)t->tokens[k],
-                     (long long)j->lm->spec.vocab - 1);
-            return false;
-        }
+        if (t->tokens[k] < 0 || t->tokens[k] >= j->lm->spec.vocab)
+            return ct__refuse(ctx, CT_E_ARGUMENT, j->o->here, j->op,
+                              "token %zu of text %zu is %d, it must be 0 to %lld", k, i,
+                              (int)t->tokens[k], (long long)j->lm->spec.vocab - 1);
     return true;
 }
 
@@ -194,11 +190,9 @@ static bool score_all(score_job *j, size_t n) {
         if (j->judged && !score_forward(j)) return false;
         if (!score_batch(j)) return false;
         if (o->progress) o->progress((int64_t)j->batches.next, (int64_t)n, o->user);
-        if (o->should_stop && o->should_stop(o->user)) {
-            ct__fail(ct__ctx(), CT_E_INTERRUPTED, o->here, j->op, "stopped after %zu of %zu texts",
-                     j->batches.next, n);
-            return false;
-        }
+        if (o->should_stop && o->should_stop(o->user))
+            return ct__refuse(ct__ctx(), CT_E_INTERRUPTED, o->here, j->op,
+                              "stopped after %zu of %zu texts", j->batches.next, n);
     }
     return true;
 }

@@ -5,11 +5,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "backend/memory.h"
 #include "base/os.h"
-#include "compile/plan.h"
 #include "data/loader.h"
-#include "graph/graph.h"
+#include "graph/plans.h"
 #include "models/lm.h"
 
 typedef struct model_size {
@@ -118,9 +116,9 @@ static void size_store_options(const model_size *r, ct_lm_train_options *o) {
 // True if the cost is at most half of the machine's memory, unless there is a memory limit, and not more
 // than is available.
 static bool size_fits_memory(const ct_lm_cost *cost, bool *is_short) {
-    uint64_t half = ct__memory_limit() ? 0 : ct__memory_bytes() / 2;
+    uint64_t half = ct_memory_limit() ? 0 : ct__memory_bytes() / 2;
     bool is_moderate = !half || cost->total <= half, fits = cost->total <= ct__lm_room(cost);
-    *is_short |= is_moderate && !fits && !ct__memory_limit();
+    *is_short |= is_moderate && !fits && !ct_memory_limit();
     return is_moderate && fits;
 }
 
@@ -141,7 +139,7 @@ bool ct__lm_choose(ct_lm_train_options *o, const char *command, const ct_corpus 
         if (parameters < 0) return false;
         if (!last && !size_is_fast_enough(&r, &requested, corpus, parameters, gflops)) continue;
         // A lack of available memory is no reason to choose a size that recomputes.
-        if (!dry_run(o, last || ct__memory_limit(), &size->cost, user)) return false;
+        if (!dry_run(o, last || ct_memory_limit(), &size->cost, user)) return false;
         if (last || size_fits_memory(&size->cost, &size->memory_is_short)) break;
     }
     if (size->gflops > 0)

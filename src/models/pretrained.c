@@ -56,9 +56,9 @@ static bool pretrained_find(pretrained_model *m, const char *name, ct_loc here) 
         if (!slash || slash == name || *name == '.' || (file && !strchr(slash + 1, '/'))) {
             ct__fail(ct__ctx(), CT_E_FILE, here, "pretrained_load",
                      "%s: there is no such file or folder", name);
-            ct__err_hint(&ct__ctx()->err, "a model is a folder, a GGUF file, or ORG/NAME that "
-                                          "cotan pull downloaded");
-            return false;
+            return ct__err_hint(&ct__ctx()->err,
+                                "a model is a folder, a GGUF file, or ORG/NAME that "
+                                "cotan pull downloaded");
         }
         if (!ct_hub_find_at(name, NULL, found, sizeof found, here)) return false;
         name = found;
@@ -100,10 +100,9 @@ static bool pretrained_check_vocab(const pretrained_model *m, ct_loc here) {
                       ct_tokenizer_is_special(m->is.tokenizer, id)))
         id++;
     if (id >= n) return true;
-    ct__fail(ct__ctx(), CT_E_DATA, here, "pretrained_load",
-             "the tokenizer of %s has %lld tokens, its weights know %lld", m->path, (long long)n,
-             (long long)m->is.vocab);
-    return false;
+    return ct__refuse(ct__ctx(), CT_E_DATA, here, "pretrained_load",
+                      "the tokenizer of %s has %lld tokens, its weights know %lld", m->path,
+                      (long long)n, (long long)m->is.vocab);
 }
 
 static bool pretrained_load(pretrained_model *m, const char *path, ct_pretrained_options options) {

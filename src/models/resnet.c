@@ -175,10 +175,9 @@ static ct_tensor resnet_apply_conv(const resnet_conv *layer, ct_tensor x, const 
 static bool resnet_check_images(ct_tensor images, ct_ctx *ctx, ct_loc here) {
     if (!ct_ok(images) || (ct_rank(images) == 4 && ct_dim(images, 1) == 3))
         return true; // the ops report what is no tensor
-    ct__fail(ctx, CT_E_SHAPE, here, "resnet",
-             "the images are %s; they must be (batch, 3, height, width)",
-             ct__type_text(ct__type_of(images)).s);
-    return false;
+    return ct__refuse(ctx, CT_E_SHAPE, here, "resnet",
+                      "the images are %s; they must be (batch, 3, height, width)",
+                      ct__type_text(ct__type_of(images)).s);
 }
 
 ct_tensor ct_resnet_logits_at(const ct_resnet *model, ct_tensor images, const ct_nn_mode *mode,

@@ -46,6 +46,7 @@ typedef struct spec_reader {
     ct_arena *arena;
     ct_spec *spec;
     const char *value[N_SETTINGS]; // the row's expressions; NULL: the fallback
+    int depth[N_SETTINGS];         // how many `like` lead to the row that sets it
     ct_err *err;
 } spec_reader;
 
@@ -145,6 +146,11 @@ static bool spec_take_row(spec_reader *r, const char *row, int depth) {
             like_n = n - key - 1;
         } else if (!r->value[index]) {
             r->value[index] = value;
+            r->depth[index] = depth;
+        } else if (r->depth[index] == depth) {
+            return ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                           "\"%.*s\" sets \"%.*s\" twice", (int)spec_type_length(row), row,
+                           (int)key, at);
         }
     }
     if (!like) return true;
@@ -551,8 +557,100 @@ static bool spec_check_words(spec_reader *r) {
     return true;
 }
 
-static bool spec_check_row(const char *row, ct_err *err) {
-    ct_arena arena = {0};
+// What belongs together, and what excludes each other. A word is a setting that the row sets (to neither 0 nor
+// nothing), or setting=word; conditions are separated by ", ", and "no " negates one.
+static const struct spec_rule {
+    const char *when, *needs, *excludes;
+} spec_rules[] = {
+    {"", "class embed layer", ""},
+    {"family=decoder", "o", ""},
+    {"family=encoder", "o", ""},
+    {"family=decoder, qkv=split, no kv_lora_rank", "q k v", ""},
+    {"family=encoder, qkv=split", "q k v", ""},
+    {"qkv=fused", "fused_qkv", "kv_lora_rank"},
+    {"qkv=by_head", "fused_qkv", "kv_lora_rank"},
+    {"kv_lora_rank", "kv_a kv_a_norm kv_b nope_head rotary", "qk_norm=head qk_norm=whole"},
+    {"q_lora_rank", "q_a q_a_norm q_b kv_lora_rank", ""},
+    {"family=decoder, mlp=gated, no experts", "gate up down", ""},
+    {"family=encoder, mlp=gated", "gate up down", ""},
+    {"mlp=fused", "gate_up down", ""},
+    {"mlp=ungated", "up down", ""},
+    {"experts", "router expert_down", ""},
+    {"experts, no expert_gate_up", "expert_gate expert_up", ""},
+    {"expert_gate_up", "experts", "expert_gate expert_up"},
+    {"shared_hidden", "experts shared_gate shared_up shared_down", ""},
+    {"dense_first", "experts", ""},
+    {"sparse_step", "experts", ""},
+    {"qk_norm=head", "q_norm k_norm", ""},
+    {"qk_norm=whole", "q_norm k_norm", ""},
+    {"q_norm", "", "qk_norm=none qk_norm=unit"},
+    {"rope=none", "", "rotary rotary_fraction rope_interval"},
+    {"rotary", "", "rotary_fraction"},
+    {"position_table", "rope=none", ""},
+    {"types", "type_table", ""},
+    {"type_table", "types", ""},
+    {"buckets", "relative", ""},
+    {"relative", "buckets", ""},
+    {"encoder", "cross_q cross_k cross_v cross_o cross_norm", ""},
+    {"cross_q", "encoder", ""},
+    {"sliding", "window", ""},
+    {"window", "", "chunk"},
+    {"scale", "", "scale_of"},
+    {"parallel", "", "attn_post order=post"},
+    {"family=decoder, no bidirectional, no tied=1", "output", ""},
+    {"family=mamba",
+     "state conv step_rank ssm_in ssm_conv ssm_x ssm_step ssm_decay ssm_skip ssm_out", ""},
+    {"family=rwkv",
+     "first_norm mix_k mix_v mix_r decay bonus k v r o mlp_mix_k mlp_mix_r mlp_r up down", ""},
+};
+
+// True if the row has what the word of a rule names. A setting=word that a config determines never holds.
+static bool spec_has(const spec_reader *r, const char *word, size_t n) {
+    const size_t key = strcspn(word, "= ,");
+    const int index = spec_find_setting(word, key < n ? key : n);
+    const char *value = index < 0 ? NULL : r->value[index];
+    if (key >= n) return value && *value && strcmp(value, "0") != 0;
+    if (index >= 0 && !value) value = spec_settings[index].fallback;
+    return value && strlen(value) == n - key - 1 && !strncmp(value, word + key + 1, n - key - 1);
+}
+
+static bool spec_rule_applies(const spec_reader *r, const char *when) {
+    for (size_t n; *when; when += n + (when[n] ? 2 : 0)) {
+        n = strcspn(when, ",");
+        const size_t no = strncmp(when, "no ", 3) == 0 ? 3 : 0;
+        if (spec_has(r, when + no, n - no) == (no > 0)) return false;
+    }
+    return true;
+}
+
+// Checks that the row, with the rows that it is like, obeys the rules.
+static bool spec_check_rules(const spec_reader *r, const char *row) {
+    const int type = (int)spec_type_length(row);
+    for (size_t i = 0; i < sizeof spec_rules / sizeof *spec_rules; i++) {
+        const struct spec_rule *rule = &spec_rules[i];
+        if (!spec_rule_applies(r, rule->when)) continue;
+        for (int excludes = 0; excludes < 2; excludes++) {
+            const char *word = excludes ? rule->excludes : rule->needs;
+            for (size_t n; *word; word += n + (word[n] == ' ')) {
+                n = strcspn(word, " ");
+                if (spec_has(r, word, n) != (excludes > 0)) continue;
+                return ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                               excludes      ? "\"%.*s\" has %.*s, which excludes %s"
+                               : *rule->when ? "\"%.*s\" has no %.*s, which is needed with %s"
+                                             : "\"%.*s\" has no %.*s, which every row needs%s",
+                               type, row, (int)n, word, rule->when);
+            }
+        }
+    }
+    const char *layer = r->value[spec_find_setting("layer", 5)];
+    return strchr(layer, '%') ||
+           ct__err(r->err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
+                   "\"%.*s\" has the layer \"%.60s\", in which no %% stands for its number", type,
+                   row, layer);
+}
+
+bool ct__spec_check_row(const char *row, ct_err *err) {
+    CT_ARENA arena = {0};
     ct_spec spec;
     spec_reader r = {.path = "", .arena = &arena, .spec = &spec, .err = err};
     const size_t n = spec_type_length(row),
@@ -561,8 +659,7 @@ static bool spec_check_row(const char *row, ct_err *err) {
     if (!ok)
         ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, "architecture",
                 "\"%.60s\" is no row: it begins with a name of a-z, 0-9 and _, and a colon", row);
-    ok = ok && spec_take_row(&r, row, 0) && spec_check_words(&r);
-    ct__arena_free(&arena);
+    ok = ok && spec_take_row(&r, row, 0) && spec_check_words(&r) && spec_check_rules(&r, row);
     return ok;
 }
 
@@ -577,7 +674,7 @@ static bool spec_add_row(const char *row, size_t n, ct_err *err) {
             if (*at == '\n' || *at == '\t' || *at == '\r') *at = ' ';
     }
     bool ok = copy || ct__err_memory(err, CT_NOWHERE, "architecture", n);
-    if (!ok || !spec_check_row(copy, err)) {
+    if (!ok || !ct__spec_check_row(copy, err)) {
         ct__free(copy);
         ct__free(item);
         return false;

@@ -209,6 +209,9 @@ bool ct__spec_read_as(const char *type, const char *path, const struct json_t *c
 // Adds the rows of the file that COTAN_ARCHITECTURES names, once.
 bool ct__spec_own_rows(ct_err *err);
 bool ct__spec_is_known(const char *type);
+// Checks a row: its settings exist, what it needs is there, and what excludes each other is not. The error names
+// the row.
+bool ct__spec_check_row(const char *row, ct_err *err);
 const char *ct__spec_nearest(const char *type, ct_arena *arena); // NULL: none is similar
 // Fills the spec from the row `type` alone: settings that depend on a config's keys are 0, or have their
 // default.

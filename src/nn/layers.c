@@ -23,9 +23,8 @@ static ct_nn_init layer_default_init(ct_nn_init init) {
 static bool layer_check_size(const char *layer, const char *option, int64_t size, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (size > 0 || !ctx) return size > 0;
-    ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %lld, it must be at least 1", option,
-             (long long)size);
-    return false;
+    return ct__refuse(ctx, CT_E_ARGUMENT, here, layer, ".%s is %lld, it must be at least 1", option,
+                      (long long)size);
 }
 
 // Checks an option that must not be negative.
@@ -33,8 +32,8 @@ static bool layer_check_not_negative(const char *layer, const char *option, doub
                                      ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!(given < 0) || !ctx) return !(given < 0);
-    ct__fail(ctx, CT_E_ARGUMENT, here, layer, ".%s is %g, it must be at least 0", option, given);
-    return false;
+    return ct__refuse(ctx, CT_E_ARGUMENT, here, layer, ".%s is %g, it must be at least 0", option,
+                      given);
 }
 
 // Checks that the last axis of x has the layer's size. A poisoned x is reported by the op that takes it.
@@ -42,9 +41,9 @@ static bool layer_check_last_axis(const char *layer, const char *option, int64_t
                                   ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct_ok(x) || (ct_rank(x) > 0 && ct_dim(x, -1) == size)) return true;
-    ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its last axis must be the layer's .%s, %lld",
-             ct__type_text(ct__type_of(x)).s, option, (long long)size);
-    return false;
+    return ct__refuse(ctx, CT_E_SHAPE, here, layer,
+                      "x is %s, its last axis must be the layer's .%s, %lld",
+                      ct__type_text(ct__type_of(x)).s, option, (long long)size);
 }
 
 // Checks that x has the layer's channels. A poisoned x, or one without the axis, is reported by the op that
@@ -53,9 +52,9 @@ static bool layer_check_channels(const char *layer, const char *option, int64_t 
                                  ct_tensor x, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct_ok(x) || ct_rank(x) < 2 || ct_dim(x, 1) == channels) return true;
-    ct__fail(ctx, CT_E_SHAPE, here, layer, "x is %s, its axis 1 must be the layer's .%s, %lld",
-             ct__type_text(ct__type_of(x)).s, option, (long long)channels);
-    return false;
+    return ct__refuse(ctx, CT_E_SHAPE, here, layer,
+                      "x is %s, its axis 1 must be the layer's .%s, %lld",
+                      ct__type_text(ct__type_of(x)).s, option, (long long)channels);
 }
 
 // ------------------------------------------------------------------------------------------ linear
@@ -116,8 +115,7 @@ static bool conv_copy_option(const ct_nn_conv_options *o, const char *option, ct
     if (given.n < 0 || (given.n > 1 && given.n != n && !(sides && given.n == 2 * n))) {
         ct__fail(ctx, CT_E_ARGUMENT, o->here, "conv", ".%s has %lld numbers for %lld %s", option,
                  (long long)given.n, (long long)n, n == 1 ? "axis" : "axes");
-        ct__err_hint(&ctx->err, sides ? CT_PADDING_HINT : CT_LIST_HINT);
-        return false;
+        return ct__err_hint(&ctx->err, sides ? CT_PADDING_HINT : CT_LIST_HINT);
     }
     values->n = given.n;
     for (int64_t i = 0; i < given.n; i++) {

@@ -73,8 +73,7 @@ static bool store_report_missing(const ct_st *file, const char *path, const char
                                  ct_err *err) {
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
             "%s: tensor \"%.200s\" is missing: the file holds %zu tensors", path, name, file->n);
-    ct__err_hint(err, store_architecture_hint);
-    return false;
+    return ct__err_hint(err, store_architecture_hint);
 }
 
 static bool store_check_entry(const ct_st_entry *entry, const char *name, ct_tensor var,
@@ -109,8 +108,7 @@ static bool store_check_others(const ct_params *params, const ct_st *file,
         ct__err(err, CT_E_FORMAT, CT_NOWHERE, "safetensors",
                 "%s: holds a tensor \"%.200s\", %s, that has no place in the model", rules->path,
                 name, ct__st_describe(&file->entries[i], kind, sizeof kind));
-        ct__err_hint(err, store_architecture_hint);
-        return false;
+        return ct__err_hint(err, store_architecture_hint);
     }
     return true;
 }

@@ -65,7 +65,7 @@ static bool plugin_report(plugin_job *j) {
         return ct__err(ref->err, CT_E_INTERRUPTED, CT_NOWHERE, "run",
                        "cancelled: no variable has changed");
     if (j->first_failed == j->n) return true;
-    ct_text where = {0};
+    CT_TEXT where = {0};
     if (j->batch.rank) {
         ct__text_add(&where, "element ");
         ct__print_index(&where, &j->batch, j->first_failed);
@@ -77,7 +77,6 @@ static bool plugin_report(plugin_job *j) {
         ct__err_hint(ref->err,
                      "it has its operands as memory: what else it needs is an operand, and "
                      "what is made of other ops a body or a rule");
-    ct__text_free(&where);
     return false;
 }
 

@@ -27,7 +27,7 @@ typedef struct expression_parser {
 // Reports an error, unless there is one already. Returns -1, for `return`.
 static __attribute__((format(printf, 2, 3))) int expression_error(expression_parser *r,
                                                                   const char *format, ...) {
-    ct_text message = {0};
+    CT_TEXT message = {0};
     va_list args;
     va_start(args, format);
     ct__textf_v(&message, format, args);
@@ -35,7 +35,6 @@ static __attribute__((format(printf, 2, 3))) int expression_error(expression_par
     if (!r->err->code)
         ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its expression: %s",
                 (size_t)(r->at - r->text) + 1, message.s ? message.s : "an error");
-    ct__text_free(&message);
     return -1;
 }
 
@@ -286,7 +285,7 @@ bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here) 
 bool ct__expression_body(ct_rule *r) {
     const ct_op *op = ct__outside(r->node);
     const ct_expression *e = &op->expression;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *t = ct__arena(&scratch, e->n * sizeof *t), operand[CT_CUSTOM_OP_MAX_OPERANDS];
     ct_promotion met = CT_PROMOTION_START;
     if (!t) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, e->n * sizeof *t);
@@ -307,6 +306,5 @@ bool ct__expression_body(ct_rule *r) {
                                     : ct__number_like(node->number, operand[0]);
     }
     r->body_out[0] = t[e->n - 1];
-    ct__arena_free(&scratch);
     return !ct_failed();
 }

@@ -29,7 +29,7 @@ typedef struct einsum {
 } einsum;
 
 // Reports an error and returns false.
-#define FAIL(s, code, ...) ((void)ct__fail((s)->ctx, code, (s)->here, "einsum", __VA_ARGS__), false)
+#define FAIL(s, code, ...) ct__refuse((s)->ctx, code, (s)->here, "einsum", __VA_ARGS__)
 
 static bool einsum_has_label(const term *x, int label) {
     for (int i = 0; i < x->n; i++)

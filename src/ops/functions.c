@@ -222,7 +222,7 @@ static bool clamp_body(ct_rule *r) {
 }
 // At both limits x has the gradient; if low is above high, high has it.
 static bool clamp_jvp(ct_rule *r) {
-    ct_tensor x = r->in[0], low = r->in[1], high = r->in[2], zero = ct_f(0), one = ct_f(1);
+    ct_tensor x = r->in[0], low = r->in[1], high = r->in[2], zero = ct_f(0);
     const ct_tensor own[3] = {
         ct_and(ct_less_equal(low, x), ct_less_equal(x, high)),
         ct_and(ct_less(x, low), ct_less(low, high)),
@@ -231,8 +231,7 @@ static bool clamp_jvp(ct_rule *r) {
     r->t_out[0] = CT_NONE;
     for (int i = 0; i < 3; i++)
         if (!ct__is_none(r->t_in[i]))
-            r->t_out[0] =
-                ct__add_zero(r->t_out[0], ct_mul(r->t_in[i], ct_select(own[i], one, zero)));
+            r->t_out[0] = ct__add_zero(r->t_out[0], ct_select(own[i], r->t_in[i], zero));
     return true;
 }
 const ct_opdef ct__op_clamp = {

@@ -113,9 +113,8 @@ static bool lapack_load(const ct_node *node, ct_err *err) {
         if (!library) {
             ct__err(err, CT_E_UNSUPPORTED, node->here, op,
                     "it needs LAPACK, and there is no libopenblas.so.0 and no liblapack.so.3");
-            ct__err_hint(err,
-                         "apt-get install libopenblas0, or name a library's file in COTAN_LAPACK");
-            return false;
+            return ct__err_hint(
+                err, "apt-get install libopenblas0, or name a library's file in COTAN_LAPACK");
         }
     }
     const char *missing = lapack_find_functions(library);

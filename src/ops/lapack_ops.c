@@ -263,11 +263,10 @@ static bool lu_jvp(ct_rule *r) {
     const ct_type *type = ct__type_of(r->in[0]);
     ct_ctx *ctx = ct__ctx();
     r->t_out[1] = r->t_out[2] = CT_NONE;
-    if (type->dim[type->rank - 1] != type->dim[type->rank - 2]) {
-        ct__fail(ctx, CT_E_GRAD, r->node->here, "lu",
-                 "%s is no square matrix, and has no derivative here", ct__type_text(type).s);
-        return false;
-    }
+    if (type->dim[type->rank - 1] != type->dim[type->rank - 2])
+        return ct__refuse(ctx, CT_E_GRAD, r->node->here, "lu",
+                          "%s is no square matrix, and has no derivative here",
+                          ct__type_text(type).s);
     ct_tensor lu = r->out[0], order = r->out[2];
     ct_tensor l = ct_add(ct__lower_part(lu, 1), ct__identity(lu)), u = ct__upper_part(lu, 0);
     ct_tensor a = ct_gather(r->t_in[0], order, .axis = -2, .batch_dims = type->rank - 2);
@@ -333,10 +332,9 @@ ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t tran
                       3, CT_NOWHERE);
 }
 static bool lu_solve_jvp(ct_rule *r) { // ct_solve, which makes these factors, has a rule of its own
-    if (!ct__is_none(r->t_in[0])) {
-        ct__fail(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve", "its factors have a tangent");
-        return false;
-    }
+    if (!ct__is_none(r->t_in[0]))
+        return ct__refuse(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve",
+                          "its factors have a tangent");
     r->t_out[0] =
         ct__lu_solve(r->in[0], r->in[1], r->t_in[2], ((const lu_solve_attrs *)r->attrs)->transpose);
     return true;
@@ -431,12 +429,10 @@ static bool qr_jvp(ct_rule *r) {
     const ct_type *type = ct__type_of(r->in[0]);
     const int rank = type->rank;
     const int64_t m = type->dim[rank - 2], n = type->dim[rank - 1], axis = rank - 1, zero = 0;
-    if (((const qr_attrs *)r->attrs)->complete && m > n) {
-        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "qr",
-                 "the complete Q of %s is not determined, and has no derivative",
-                 ct__type_text(type).s);
-        return false;
-    }
+    if (((const qr_attrs *)r->attrs)->complete && m > n)
+        return ct__refuse(ct__ctx(), CT_E_GRAD, r->node->here, "qr",
+                          "the complete Q of %s is not determined, and has no derivative",
+                          ct__type_text(type).s);
     const ct_ints last = {1, &axis}, from = {1, &zero}, to = {1, &m};
     ct_tensor first = m < n ? ct_slice(all, .axes = last, .start = from, .stop = to) : all;
     ct_tensor dx = m < n ? ct_slice(x, .axes = last, .start = from, .stop = to) : x;
@@ -715,12 +711,10 @@ static bool svd_jvp(ct_rule *r) {
     ct_tensor u = r->out[0], s = r->out[1], v = ct__adjoint(r->out[2]), x = r->t_in[0];
     const ct_type *type = ct__type_of(r->in[0]);
     const int64_t m = type->dim[type->rank - 2], n = type->dim[type->rank - 1];
-    if (((const svd_attrs *)r->attrs)->full && m != n) {
-        ct__fail(ct__ctx(), CT_E_GRAD, r->node->here, "svd",
-                 "the full U and V of %s are not determined, and have no derivative",
-                 ct__type_text(type).s);
-        return false;
-    }
+    if (((const svd_attrs *)r->attrs)->full && m != n)
+        return ct__refuse(ct__ctx(), CT_E_GRAD, r->node->here, "svd",
+                          "the full U and V of %s are not determined, and have no derivative",
+                          ct__type_text(type).s);
     ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(u), x), v);
     ct_tensor apart = eig_off_diagonal_inverse(ct_mul(eig_pairs(s, true), eig_pairs(s, false)));
     ct_tensor ds = ct__scale_columns(d, s), sd = ct_mul(d, ct__add_last(s));

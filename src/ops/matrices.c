@@ -62,7 +62,7 @@ static bool matrices_report(const matrices_job *job, ct_matrix_say say) {
     if (job->info[i] == CT_MATRIX_NO_MEMORY)
         return ct__err_memory(ref->err, ref->node->here, ref->node->op->name,
                               ct__type_bytes(ref->in_type));
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct__text_add(&text, job->batch.rank ? "matrix " : "the matrix ");
     if (job->batch.rank) {
         ct__print_index(&text, &job->batch, i);
@@ -71,7 +71,6 @@ static bool matrices_report(const matrices_job *job, ct_matrix_say say) {
     say(ref, job->info[i], &text);
     ct__err(ref->err, CT_E_LINALG, ref->node->here, ref->node->op->name, "%s",
             text.failed ? "a matrix has no such result" : text.s);
-    ct__text_free(&text);
     return false;
 }
 

@@ -178,11 +178,11 @@ static bool fminmax_body(ct_rule *r, ct_tensor value) {
 }
 // The tangent of a where `first` is true or b is NaN, else that of b.
 static bool fminmax_jvp(ct_rule *r, ct_tensor first) {
-    ct_tensor zero = ct_f(0), one = ct_f(1);
+    ct_tensor zero = ct_f(0);
     if (numbers_is_float(r)) first = ct_or(first, ct_is_nan(r->in[1]));
     ct_tensor a = r->t_in[0], b = r->t_in[1];
-    if (!ct__is_none(a)) a = ct_mul(a, ct_select(first, one, zero));
-    if (!ct__is_none(b)) b = ct_mul(b, ct_select(first, zero, one));
+    if (!ct__is_none(a)) a = ct_select(first, a, zero);
+    if (!ct__is_none(b)) b = ct_select(first, zero, b);
     r->t_out[0] = ct__add_zero(a, b);
     return true;
 }

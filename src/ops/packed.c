@@ -81,7 +81,7 @@ static int split_n_parts(ct_dtype dtype) { return ct__is_complex(dtype) ? 2 : 1;
 bool ct__split_each(ct_rule *r) {
     const ct_opdef *op = r->node->op;
     const ct_dtype dtype = (ct_dtype)r->node->out->dtype;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (r->n_in + 1u) * sizeof *in), parts[2] = {CT_NONE, CT_NONE};
     if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, op->name, r->n_in * sizeof *in);
     for (int p = 0; p < split_n_parts(dtype); p++) {
@@ -94,7 +94,6 @@ bool ct__split_each(ct_rule *r) {
         parts[p] = ct__record(op, r->attrs, in, r->n_in, r->node->here);
     }
     r->body_out[0] = ct__of_parts(dtype, parts);
-    ct__arena_free(&scratch);
     return true;
 }
 

@@ -111,10 +111,12 @@ const ct_opdef ct__op_prod = {
 static bool reduce_extreme_jvp(ct_rule *r) {
     const reduce_attrs *attrs = r->attrs;
     ct_tensor best = ct__with_axes(r->out[0], r->in[0], &attrs->axes, attrs->keepdims);
-    ct_tensor is_best = ct_cast(ct_equal(r->in[0], best), (ct_dtype)ct__type_of(r->in[0])->dtype);
-    ct_sum_args count = {.x = is_best, .axes = attrs->axes, .keepdims = attrs->keepdims};
-    ct_sum_args chosen = {
-        .x = ct_mul(r->t_in[0], is_best), .axes = attrs->axes, .keepdims = attrs->keepdims};
+    ct_tensor is_best = ct_equal(r->in[0], best);
+    ct_tensor one_each = ct_cast(is_best, (ct_dtype)ct__type_of(r->in[0])->dtype);
+    ct_sum_args count = {.x = one_each, .axes = attrs->axes, .keepdims = attrs->keepdims};
+    ct_sum_args chosen = {.x = ct_select(is_best, r->t_in[0], ct_f(0)),
+                          .axes = attrs->axes,
+                          .keepdims = attrs->keepdims};
     r->t_out[0] = ct_div(ct_sum_with(chosen), ct_sum_with(count));
     return true;
 }

@@ -66,8 +66,7 @@ bool ct__check_integers(ct_call *call, int operand, const char *what) {
     if (CT_INTEGERS & CT_MASK(call->in[operand]->dtype)) return true;
     ct__call_err(call, CT_E_DTYPE, "%s are %s, they must be integers", what,
                  ct__type_text(call->in[operand]).s);
-    ct__err_hint(call->err, "cast them: ct_cast(x, CT_I32)");
-    return false;
+    return ct__err_hint(call->err, "cast them: ct_cast(x, CT_I32)");
 }
 
 // Reports operands whose promoted dtype is not accepted: names the operand that caused it, if there is
@@ -82,8 +81,7 @@ static bool rules_report_promotion(ct_call *call, int first, ct_dtype dtype) {
     ct__call_err(call, CT_E_DTYPE, "%s and %s become %s, accepted are %s",
                  ct__type_text(call->in[first]).s, ct__type_text(call->in[call->n_in - 1]).s,
                  ct_dtype_name(dtype), rules_accepted_dtypes(call).s);
-    ct__err_hint(call->err, "cast one to the dtype of the other");
-    return false;
+    return ct__err_hint(call->err, "cast one to the dtype of the other");
 }
 
 bool ct__normal_eps(ct_call *call, ct_num *eps) {

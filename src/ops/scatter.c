@@ -163,12 +163,10 @@ static bool scatter_mul_jvp(ct_rule *r) {
         by_x = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
     }
     if (!ct__is_none(r->t_in[2])) {
-        if (!attrs->unique) {
-            ct__fail(
+        if (!attrs->unique)
+            return ct__refuse(
                 r->node->ctx, CT_E_UNSUPPORTED, r->node->here, "scatter_mul",
                 "the gradient with respect to the updates needs .unique: no index occurs twice");
-            return false;
-        }
         by_updates = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->t_in[2],
                                     .axis = attrs->axis, .batch_dims = attrs->batch_dims,
                                     .mode = attrs->mode, .unique = true, .sorted = attrs->sorted);

@@ -81,13 +81,12 @@ static void optim_assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
 static ct_tensor optim_make_state_like(ct_params *set, const char *kind, const char *name,
                                        ct_tensor param, ct_loc here) {
     int64_t dim[CT_MAX_RANK];
-    ct_text full = {0};
+    CT_TEXT full = {0};
     ct__textf(&full, "%s.%s", kind, name);
     ct_tensor var = full.failed ? CT_NONE
                                 : ct_param_at(set, full.s, optim_state_dtype(param),
                                               optim_dims(param, dim), here);
     if (full.failed) ct__fail(ct__ctx(), CT_E_MEMORY, here, "optim", "out of memory for a name");
-    ct__text_free(&full);
     return var;
 }
 
@@ -123,9 +122,9 @@ static bool optim_check_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) 
     for (size_t i = 0; i < optim->n; i++) {
         ct_dtype d = ct_dtype_of(optim->params[i]);
         if (ct__is_float(d)) continue;
-        ct__fail(ctx, CT_E_DTYPE, here, "optim", "variable \"%s\" is %s, it must be of floats",
-                 optim->names[i], ct_dtype_name(d));
-        return false;
+        return ct__refuse(ctx, CT_E_DTYPE, here, "optim",
+                          "variable \"%s\" is %s, it must be of floats", optim->names[i],
+                          ct_dtype_name(d));
     }
     return true;
 }
@@ -133,9 +132,8 @@ static bool optim_check_floats(const ct_optim *optim, ct_ctx *ctx, ct_loc here) 
 // With a rate of 0 nothing would be learned.
 static bool optim_check_lr(ct_ctx *ctx, const ct_schedule *s, ct_loc here) {
     if (s->custom || (s->lr > 0 && isfinite(s->lr))) return true;
-    ct__fail(ctx, CT_E_ARGUMENT, here, "optim", "the learning rate is %g, it must be above 0",
-             s->lr);
-    return false;
+    return ct__refuse(ctx, CT_E_ARGUMENT, here, "optim",
+                      "the learning rate is %g, it must be above 0", s->lr);
 }
 
 // A rate that falls needs steps to fall in, and a final value.
@@ -527,15 +525,13 @@ static bool options_check(const ct_optim_options *o) {
     ct_schedule lr = options_schedule(o);
     if (!ctx) return false;
     if (!optim_check_lr(ctx, &lr, o->here)) {
-        ct__err_hint(&ctx->err, "set .lr, or .schedule");
-        return false;
+        return ct__err_hint(&ctx->err, "set .lr, or .schedule");
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].value >= 0 && numbers[i].value < numbers[i].below) continue;
-        ct__fail(ctx, CT_E_ARGUMENT, o->here, "optim", "%s is %g, it must be 0 or more%s",
-                 numbers[i].name, numbers[i].value,
-                 numbers[i].below == 1 ? " and below 1" : " and finite");
-        return false;
+        return ct__refuse(ctx, CT_E_ARGUMENT, o->here, "optim", "%s is %g, it must be 0 or more%s",
+                          numbers[i].name, numbers[i].value,
+                          numbers[i].below == 1 ? " and below 1" : " and finite");
     }
     return true;
 }

@@ -214,8 +214,7 @@ static ct_chat_template *chat_new_template(ct_ctx *ctx, ct_loc here, const char 
     if (chat) chat->tokens = json_object();
     if (chat && chat->tokens) return chat;
     ct_chat_template_free(chat);
-    ct__err_memory(&ctx->err, here, op, sizeof *chat);
-    return NULL;
+    return ct__null_memory(&ctx->err, here, op, sizeof *chat);
 }
 
 static ct_chat_template *chat_finish_load(ct_ctx *ctx, ct_chat_template *chat, bool ok, ct_loc here,

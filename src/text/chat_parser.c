@@ -300,8 +300,7 @@ ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
     ct_chat_parser *p = ct__calloc(1, sizeof *p);
     if (!p || !CT_GROW(p->input, p->cap, 256)) {
         ct_chat_parser_free(p);
-        ct__err_memory(&ctx->err, options.here, op, sizeof *p);
-        return NULL;
+        return ct__null_memory(&ctx->err, options.here, op, sizeof *p);
     }
     p->form = ct__chat_form(chat);
     p->thinking = ct__chat_thinking(chat);

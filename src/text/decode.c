@@ -22,7 +22,7 @@ static char *decode_copy(ct_token_texts *words, const char *s, size_t n) {
 static bool decode_replace(ct_token_texts *words, ct_token_text *x, const char *from, size_t from_n,
                            const char *to, size_t to_n) {
     const char *s = x->s, *end = x->s + x->n, *found;
-    ct_text out = {0};
+    CT_TEXT out = {0};
     bool any = false;
     while (from_n && (found = memmem(s, (size_t)(end - s), from, from_n))) {
         ct__text_bytes(&out, s, (size_t)(found - s));
@@ -34,7 +34,6 @@ static bool decode_replace(ct_token_texts *words, ct_token_text *x, const char *
     bool ok = !out.failed;
     if (ok && any)
         ok = (x->s = decode_copy(words, out.s ? out.s : "", out.n)) != NULL, x->n = out.n;
-    ct__text_free(&out);
     return ok;
 }
 

@@ -260,7 +260,7 @@ static const char regex_script_names[] =
     "Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Ugaritic Vai Warang_Citi Yi";
 
 ct_regex *ct__regex_scripts(ct_err *err) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     // A space belongs to the script after it; kana and the prolonged sound mark count as Han.
     ct__text_add(&text, "(?:[\\p{sc:Han}\\p{sc:Hiragana}\\p{sc:Katakana}\\x{30fc}] *+)++");
     for (const char *name = regex_script_names; *name;) {
@@ -273,6 +273,5 @@ ct_regex *ct__regex_scripts(ct_err *err) {
         ct__err_memory(err, CT_NOWHERE, "UnicodeScripts", text.cap);
     else
         regex = regex_compile("UnicodeScripts", text.s, text.n, PCRE2_UCP, err);
-    ct__text_free(&text);
     return regex;
 }

@@ -268,11 +268,9 @@ static bool tokenizer_read_gguf_file(ct_tokenizer *t, const char *path, ct_err *
 
 // A run whose tokens are bytes or characters describes them in its config.json.
 static bool tokenizer_read_alphabet(ct_tokenizer *t, const char *folder, ct_err *err) {
-    ct_text json = {0};
-    const bool ok = ct__alphabet_of(folder, &json, err) &&
-                    ct__tokenizer_read_json(t, json.s, json.n, err) && ct__tokenizer_finish(t, err);
-    ct__text_free(&json);
-    return ok;
+    CT_TEXT json = {0};
+    return ct__alphabet_of(folder, &json, err) && ct__tokenizer_read_json(t, json.s, json.n, err) &&
+           ct__tokenizer_finish(t, err);
 }
 
 // A folder's own tokenizer files take precedence; without any, a GGUF model's metadata is used.
@@ -490,10 +488,7 @@ ct_decoder *ct_decoder_new_at(const ct_tokenizer *tokenizer, bool skip_special, 
     if (!ctx || ctx->err.code || !ct__given(ctx, tokenizer, here, "decoder_new", "the tokenizer"))
         return NULL;
     ct_decoder *d = ct__calloc(1, sizeof *d);
-    if (!d) {
-        ct__err_memory(&ctx->err, here, "decoder_new", sizeof *d);
-        return NULL;
-    }
+    if (!d) return ct__null_memory(&ctx->err, here, "decoder_new", sizeof *d);
     d->t = tokenizer;
     d->skip_special = skip_special;
     d->here = here;

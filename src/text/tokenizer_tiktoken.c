@@ -183,9 +183,9 @@ bool ct__tokenizer_read_tiktoken(ct_tokenizer *t, const char *text, size_t n,
         char shown[CT_PRINTABLE];
         ct__err(err, CT_E_ARGUMENT, CT_NOWHERE, t->label, "no encoding is called \"%s\"",
                 ct__printable(name, strlen(name), shown, sizeof shown));
-        ct__err_hint(err, "known are gpt2, r50k, p50k, cl100k, o200k and llama3; others need a "
-                          "pattern and special tokens");
-        return false;
+        return ct__err_hint(err,
+                            "known are gpt2, r50k, p50k, cl100k, o200k and llama3; others need a "
+                            "pattern and special tokens");
     }
     if (!tiktoken_read_ranks(t, text, n, err) || !ct__tokenizer_add_split(t, pattern, err) ||
         !ct__step_add(t, &t->decoders, CT_STEP_RAW, err))

@@ -451,12 +451,10 @@ bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
     if (!ctx || ctx->err.code || !ct__given(ctx, folder, options.here, "train_bpe", "the folder") ||
         !ct__given(ctx, paths, options.here, "train_bpe", "the list of paths"))
         return false;
-    ct_text tokenizer = {0}, config = {0};
+    CT_TEXT tokenizer = {0}, config = {0};
     bool ok = ct__train_bpe(paths, n, &options, &tokenizer, &config, &ctx->err) &&
               ct__make_dirs(folder, 0777, &ctx->err) &&
               train_write_file(folder, "tokenizer_config.json", &config, &ctx->err) &&
               train_write_file(folder, "tokenizer.json", &tokenizer, &ctx->err);
-    ct__text_free(&tokenizer);
-    ct__text_free(&config);
     return ok || ct__err_place(&ctx->err, options.here, "train_bpe");
 }

@@ -72,11 +72,8 @@ static bool run_is_locked(int lock) {
 static bool run_wait_for_lock(int lock, const char *dir) {
     enum { SECONDS = 5, RETRY_MS = 50 };
     const double end = ct__now() + SECONDS;
-    ct_text text = {0};
-    ct__textf(&text, "another process is training in %s; this one will try for up to %d seconds",
-              dir, SECONDS);
-    if (!text.failed) ct__log(ct__ctx(), CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ct__ctx(), "another process is training in %s; this one will try for up to %d seconds",
+             dir, SECONDS);
     while (ct__now() < end) {
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
         if (run_is_locked(lock)) return true;
@@ -182,8 +179,7 @@ static bool run_folder_path(const char *dir, const char *name, char path[CT_RUN_
                             ct_err *err) {
     if (!checkpoint_make_path(path, err, "%s/%s", dir, name)) return false;
     if (ct__could_be_folder(path, err)) return true;
-    ct__err_hint(err, "move it away: a run has a folder of this name");
-    return false;
+    return ct__err_hint(err, "move it away: a run has a folder of this name");
 }
 
 typedef struct run_best_check {
@@ -195,8 +191,7 @@ static bool run_is_other_folder(const char *best, const char *other, ct_err *err
     if (!ct__is_same_file(best, other)) return true;
     ct__err(err, CT_E_FILE, CT_NOWHERE, best,
             "the same folder as %s, where the run keeps other weights", other);
-    ct__err_hint(err, "remove the link: a run has a folder of this name");
-    return false;
+    return ct__err_hint(err, "remove the link: a run has a folder of this name");
 }
 
 static bool run_is_other_save(const char *name, void *user) {
@@ -399,8 +394,7 @@ static bool run_is_on_same_mount(const char *dir, const char *name, ct_err *err)
     if (ct__could_rename_between(dir, path)) return true;
     ct__err(err, CT_E_USAGE, CT_NOWHERE, "train",
             "what is in %s cannot be replaced: %s is on another disk or mount", dir, path);
-    ct__err_hint(err, "another .out keeps it; where all is on one, it can be replaced");
-    return false;
+    return ct__err_hint(err, "another .out keeps it; where all is on one, it can be replaced");
 }
 
 bool ct__run_could_replace(const char *dir, ct_err *err) {
@@ -563,8 +557,7 @@ bool ct__checkpoint_begin(const char *dir, int64_t step, char folder[CT_RUN_PATH
     if (lstat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) {
         ct__err(err, CT_E_FILE, CT_NOWHERE, folder,
                 "it is in the way of a save, which makes a folder");
-        ct__err_hint(err, "move it away");
-        return false;
+        return ct__err_hint(err, "move it away");
     }
     // Leftovers of a process that died are removed by the next one, but not through a link `checkpoints`.
     ct__remove_files(AT_FDCWD, folder, checkpoint_is_file);

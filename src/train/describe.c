@@ -523,7 +523,7 @@ static bool describe_any(const char *path, ct_text *out, ct_err *err) {
 
 bool ct_describe(const char *path, ct_write_fn write, void *user) {
     ct_ctx *ctx = ct__ctx();
-    ct_text out = {0};
+    CT_TEXT out = {0};
     if (!ctx || !ct__given(ctx, path, CT_NOWHERE, "describe", "the path") ||
         !ct__given(ctx, (void *)(uintptr_t)write, CT_NOWHERE, "describe",
                    "the callback for the text") ||
@@ -533,6 +533,5 @@ bool ct_describe(const char *path, ct_write_fn write, void *user) {
     ok = ok && (!out.failed || ct__err_memory(&ctx->err, CT_NOWHERE, path, out.cap * 2));
     ok = ok && (write(out.s, out.n, user) ||
                 ct__err(&ctx->err, CT_E_FILE, CT_NOWHERE, path, "the text could not be written"));
-    ct__text_free(&out);
     return ok;
 }

@@ -80,8 +80,7 @@ static bool fit_check_finite(fit *f, const char *name, double loss) {
     if (isfinite(loss)) return true;
     ct__err(f->err, CT_E_DATA, f->here, "train", "the %s is %s at step %lld", name,
             isnan(loss) ? "not a number" : "infinite", (long long)f->point.step);
-    ct__err_hint(f->err, "a smaller learning rate, a longer warm-up or clipping may help");
-    return false;
+    return ct__err_hint(f->err, "a smaller learning rate, a longer warm-up or clipping may help");
 }
 
 static bool fit_is_out_of_patience(const fit *f) {
@@ -153,16 +152,14 @@ static bool fit_check_loss(fit *f, ct_tensor t) {
         ct__err(f->err, CT_E_STALE, f->here, "fit",
                 "the function of the loss returned a tensor whose scope had ended: made at %s:%u",
                 freed.made.file ? freed.made.file : "?", freed.made.line);
-        ct__err_hint(f->err, "it needs no CT_SCOPE: each step has one");
-        return false;
+        return ct__err_hint(f->err, "it needs no CT_SCOPE: each step has one");
     }
     if (!ct__resolve(ct__ctx(), t, &v, "fit", CT_OUTPUT(0), f->record)) return false;
     const ct_type *type = ct__type(v);
     if (ct__count(type) == 1) return true;
     ct__err(f->err, CT_E_SHAPE, f->here, "fit", "the loss must be one float, it is %s",
             ct__type_text(type).s);
-    ct__err_hint(f->err, "ct_mean or ct_sum makes it one number");
-    return false;
+    return ct__err_hint(f->err, "ct_mean or ct_sum makes it one number");
 }
 
 // With loss scaling, a loss that is not finite is a skipped step; the scale falls with each of them, and

@@ -8,10 +8,7 @@ ct_tensor *ct__with_captured(ct_ctx *ctx, const ct_body *body, const ct_tensor *
                              size_t more) {
     size_t n = n_in + body->n_captured + more;
     ct_tensor *all = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *all);
-    if (!all) {
-        ct__err_memory(&ctx->err, body->here, "call", n * sizeof *all);
-        return NULL;
-    }
+    if (!all) return ct__null_memory(&ctx->err, body->here, "call", n * sizeof *all);
     if (n_in) memcpy(all, in, n_in * sizeof *all);
     for (size_t i = 0; i < body->n_captured; i++)
         all[n_in + i] = ct__handle_of(body->captured_from[i]);
@@ -23,10 +20,8 @@ const ct_type **ct__operand_types(ct_ctx *ctx, ct_traced *to, const ct_tensor *i
     ct_arena *arena = ct__top(ctx)->arena;
     const ct_type **types = ct__arena(arena, (n_in + 1) * sizeof *types);
     ct_val *operands = ct__arena(arena, (n_in + 1) * sizeof *operands);
-    if (!types || !operands) {
-        ct__err_memory(&ctx->err, here, to->op, n_in * sizeof *operands);
-        return NULL;
-    }
+    if (!types || !operands)
+        return ct__null_memory(&ctx->err, here, to->op, n_in * sizeof *operands);
     for (size_t i = 0; i < n_in; i++) {
         if (!ct__resolve(ctx, in[i], &operands[i], to->op, (int)i, here)) return NULL;
         types[i] = ct__type(operands[i]);

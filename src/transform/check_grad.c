@@ -207,14 +207,13 @@ static verdict check_grad_compare(check *c, size_t k, int64_t i, double h, bool 
 
 static bool check_grad_report(check *c, size_t k, int64_t i, double slope) {
     const ct_type *type = c->type[k];
-    ct_text place = {0};
+    CT_TEXT place = {0};
     ct__print_index(&place, type, i);
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
             "the %s derivative with respect to operand %zu %s at %s is %.8g, finite differences "
             "give %.8g",
             c->order == 2 ? "second" : "first", k + 1, ct__type_text(type).s,
             place.s ? place.s : "", c->gradient[k][i], slope);
-    ct__text_free(&place);
     return false;
 }
 
@@ -307,17 +306,14 @@ bool ct_check_grad_with(ct_check_grad_args args) {
         !ct__possible(ctx, args.n_in, args.here, "check_grad", "the operands") ||
         !ct__possible(ctx, args.n_out, args.here, "check_grad", "the outputs"))
         return false;
-    if (args.order < 0 || args.order > 2 || args.samples < 0 || !(args.tolerance >= 0)) {
-        ct__fail(ctx, CT_E_ARGUMENT, args.here, "check_grad",
-                 "order is 1 or 2, samples and tolerance are not negative: %d, %lld, %g",
-                 args.order, (long long)args.samples, args.tolerance);
-        return false;
-    }
+    if (args.order < 0 || args.order > 2 || args.samples < 0 || !(args.tolerance >= 0))
+        return ct__refuse(ctx, CT_E_ARGUMENT, args.here, "check_grad",
+                          "order is 1 or 2, samples and tolerance are not negative: %d, %lld, %g",
+                          args.order, (long long)args.samples, args.tolerance);
     if (ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, args.here, "check_grad",
                  "a value is read inside a traced function");
-        ct__err_hint(&ctx->err, "check the gradient outside of the function");
-        return false;
+        return ct__err_hint(&ctx->err, "check the gradient outside of the function");
     }
     if (args.n_out == 0) args.n_out = 1;
     if (args.samples == 0) args.samples = SAMPLES;

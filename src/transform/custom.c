@@ -28,7 +28,7 @@ static bool custom_call_rule(const ct_node *node, const ct_tensor *in, const ct_
     const ct_body *rule = custom_attrs_of(node)->rule;
     size_t n_in = custom_attrs_of(node)->body->n_params,
            n_out = custom_attrs_of(node)->body->n_outs, n = n_in + n_out + n_slopes;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + rule->n_captured + 1) * sizeof *args);
     bool ok = args || ct__err_memory(&ct__ctx()->err, node->here, node->op->name, n * sizeof *args);
     if (ok) {
@@ -38,7 +38,6 @@ static bool custom_call_rule(const ct_node *node, const ct_tensor *in, const ct_
         if (rule->n_captured) memcpy(args + n, numbers, rule->n_captured * sizeof *args);
         ok = ct__inline(ct__ctx(), rule, args, results);
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -57,7 +56,7 @@ static void custom_inline_element(const ct_tensor *in, ct_tensor *out, void *bod
 static void custom_trace_batched(const ct_tensor *in, ct_tensor *out, void *user) {
     const batched_function *f = user;
     const size_t n = f->body->n_params, all = n + f->body->n_captured;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (all + 1) * sizeof *args);
     int64_t *axes = ct__arena(&scratch, (all + f->body->n_outs + 1) * sizeof *axes);
     if (!args || !axes) ct__err_memory(&ct__ctx()->err, f->body->here, "vmap", all * sizeof *args);
@@ -75,7 +74,6 @@ static void custom_trace_batched(const ct_tensor *in, ct_tensor *out, void *user
                                     .in_axes = {(int64_t)all, axes},
                                     .size = f->batching->size,
                                     .here = f->body->here});
-    ct__arena_free(&scratch);
 }
 
 static ct_body *custom_batch_body(const ct_batching *b, const ct_body *body,
@@ -94,7 +92,7 @@ static bool custom_batch(ct_batching *b) {
     ct_ctx *ctx = ct__ctx();
     const size_t n_in = a->body->n_params, n_numbers = a->body->n_captured,
                  n_slopes = a->rule->n_params - n_in - a->body->n_outs;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (n_in + 1) * sizeof *in);
     const ct_type **types = ct__arena(&scratch, (a->rule->n_params + 1) * sizeof *types);
     custom_attrs own = {0};
@@ -119,7 +117,6 @@ static bool custom_batch(ct_batching *b) {
         ct__outputs(
             ct__record(b->node->op, &own, all, (int)(first + own.rule->n_captured), b->node->here),
             b->out, a->body->n_outs);
-    ct__arena_free(&scratch);
     return all && !ctx->err.code;
 }
 
@@ -152,7 +149,7 @@ static void custom_back_tangents(const ct_tensor *in, ct_tensor *out, void *user
     ct_loc here = m->node->here;
     const ct_body *body = custom_attrs_of(m->node)->body;
     size_t n_out = body->n_outs, n_in = body->n_params, first = n_in + body->n_captured, n = 0;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *outs = ct__arena_zero(&scratch, (n_out + 1) * sizeof *outs),
               *grads = ct__arena_zero(&scratch, (n_in + 1) * sizeof *grads),
               *slopes = ct__arena_zero(&scratch, (n_in + 1) * sizeof *slopes),
@@ -180,14 +177,13 @@ static void custom_back_tangents(const ct_tensor *in, ct_tensor *out, void *user
         ok = ct__resolve(ctx, in[m->moving[i]], &wrt[i], "custom_vjp", (int)i, here);
     ok = ok && ct__jvp_expand(ctx, here, vals, n, wrt, in + first + n_out, m->n_moving, slopes);
     for (size_t i = 0; i < n && ok; i++) out[i] = ct__or_zeros(slopes[i], grads[i]);
-    ct__arena_free(&scratch);
 }
 
 static bool custom_back_jvp(ct_rule *r) {
     const custom_attrs *a = r->attrs;
     size_t n_in = a->body->n_params, first = n_in + a->body->n_captured, n_out = a->body->n_outs,
            cots = (size_t)r->n_in - n_out, n = first + n_out, n_float = 0;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, 2 * (n + 1) * sizeof *args),
               *slopes = ct__arena_zero(&scratch, (n_in + 1) * sizeof *slopes);
     int64_t *moving = ct__arena(&scratch, (n + 1) * sizeof *moving);
@@ -206,7 +202,6 @@ static bool custom_back_jvp(ct_rule *r) {
                                  n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
         r->t_out[i] = custom_has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
-    ct__arena_free(&scratch);
     return ok;
 }
 const ct_opdef ct__op_custom_back = {
@@ -225,7 +220,7 @@ const ct_opdef ct__op_custom_back = {
 
 static bool custom_vjp(ct_rule *r) {
     size_t n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n_in + 2 * n_out) * sizeof *args);
     if (!args) return false;
     memcpy(args, r->in, n_in * sizeof *args);
@@ -236,7 +231,6 @@ static bool custom_vjp(ct_rule *r) {
     ct__outputs(
         ct__record(&ct__op_custom_back, r->attrs, args, (int)(n_in + 2 * n_out), r->node->here),
         r->c_in, ((const custom_attrs *)r->attrs)->rule->n_outs);
-    ct__arena_free(&scratch);
     return !ct_failed();
 }
 // In forward mode it is differentiated through its body.
@@ -261,7 +255,7 @@ const ct_opdef ct__op_custom_vjp = {
 // not depend on them.
 static bool custom_check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *slopes,
                                 size_t n_slopes, const ct_val *tangents, size_t n) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_nodes list = {0};
     ct_tensor *moves = ct__arena(&scratch, (n + 1) * sizeof *moves),
               *derivative = ct__arena_zero(&scratch, (n_slopes + 1) * sizeof *derivative);
@@ -286,7 +280,6 @@ static bool custom_check_linear(ct_ctx *ctx, const ct_node *node, const ct_val *
         ct__err_hint(&ctx->err, "a tangent may be multiplied by what the operands give, and added");
     }
     ct__nodes_free(&list);
-    ct__arena_free(&scratch);
     return ok && linear;
 }
 
@@ -297,7 +290,7 @@ static void custom_trace_forward_rule(const ct_tensor *in, ct_tensor *out, void 
     ct_ctx *ctx = ct__ctx();
     size_t n_in = rule->n_in, n_out = rule->n_out, n = 0;
     const ct_tensor *tangents = in + n_in + n_out;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_val *slopes = ct__arena(&scratch, (n_out + n_in + n_out + n_in + 1) * sizeof *slopes),
            *ends = slopes + n_out, *moving = ends;
     bool ok =
@@ -312,13 +305,12 @@ static void custom_trace_forward_rule(const ct_tensor *in, ct_tensor *out, void 
     ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
          custom_check_linear(ctx, node, slopes, n_out, moving, n);
     for (size_t i = 0; i < n_out && ok; i++) out[i] = ct__handle_of(slopes[i]);
-    ct__arena_free(&scratch);
 }
 
 bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule) {
     size_t n_in = rule->n_in, n_out = rule->n_out, n_numbers = rule->n_numbers,
            n = 2 * n_in + n_out;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + n_numbers + 1) * sizeof *args);
     bool ok =
         args || ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, n * sizeof *args);
@@ -332,7 +324,6 @@ bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule) {
                                  r->t_out, n_out);
     for (size_t i = 0; i < n_out && ok; i++)
         if (!custom_has_slope(r->out[i])) r->t_out[i] = CT_NONE;
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -379,9 +370,8 @@ static bool custom_check_result_types(ct_ctx *ctx, const char *op, const char *w
     for (size_t i = 0; i < rule->n_outs; i++) {
         const ct_type *is = ct__type(rule->outs[i]);
         if (ct__same_shape(is, types[i]) && is->dtype == types[i]->dtype) continue;
-        ct__fail(ctx, CT_E_SHAPE, here, op, "the %s of %s %zu is %s, the %s is %s", what, of, i + 1,
-                 ct__type_text(is).s, of, ct__type_text(types[i]).s);
-        return false;
+        return ct__refuse(ctx, CT_E_SHAPE, here, op, "the %s of %s %zu is %s, the %s is %s", what,
+                          of, i + 1, ct__type_text(is).s, of, ct__type_text(types[i]).s);
     }
     return true;
 }
@@ -403,10 +393,7 @@ static const ct_type **custom_rule_types(ct_ctx *ctx, const custom_call *c,
     size_t n_slopes = c->forward ? c->n_in : c->n_out, n = c->n_in + c->n_out + n_slopes;
     const ct_type **all = ct__arena(ct__top(ctx)->arena, (n + 1) * sizeof *all);
     ct_type *slopes = ct__arena(ct__top(ctx)->arena, (n_slopes + 1) * sizeof *slopes);
-    if (!all || !slopes) {
-        ct__err_memory(&ctx->err, c->here, c->op, n * sizeof *all);
-        return NULL;
-    }
+    if (!all || !slopes) return ct__null_memory(&ctx->err, c->here, c->op, n * sizeof *all);
     if (c->n_in) memcpy(all, types, c->n_in * sizeof *all);
     for (size_t i = 0; i < c->n_out; i++) all[c->n_in + i] = ct__type(body->outs[i]);
     for (size_t i = 0; i < n_slopes; i++) {
@@ -434,8 +421,7 @@ static bool custom_record(ct_ctx *ctx, const custom_call *c, ct_tensor *result) 
     if (!attrs.rule) return false;
     if (!custom_captures_only_numbers(attrs.body) || !custom_captures_only_numbers(attrs.rule)) {
         ct__fail(ctx, CT_E_TRACE, c->here, c->op, "the functions use a tensor from outside");
-        ct__err_hint(&ctx->err, "pass it as an operand");
-        return false;
+        return ct__err_hint(&ctx->err, "pass it as an operand");
     }
     if (!custom_check_result_types(ctx, c->op, c->forward ? "tangent" : "cotangent",
                                    c->forward ? "result" : "operand", attrs.rule,

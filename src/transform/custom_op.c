@@ -43,9 +43,9 @@ static bool plugin_check_type(const ct_node *node, const char *rule, const char 
     for (int a = 0; a < type->rank && same; a++)
         same = is->dim[lead + a] == type->dim[a] || (allow_broadcast && type->dim[a] == 1);
     if (same && is->dtype == type->dtype) return true;
-    ct__fail(ctx, CT_E_SHAPE, node->here, node->op->name, "its %s made %s %d %s, it should be %s",
-             rule, what, i + 1, ct__type_text(is).s, ct__type_text(type).s);
-    return false;
+    return ct__refuse(ctx, CT_E_SHAPE, node->here, node->op->name,
+                      "its %s made %s %d %s, it should be %s", rule, what, i + 1,
+                      ct__type_text(is).s, ct__type_text(type).s);
 }
 
 static bool plugin_record_jvp(const ct_node *node, const ct_tensor *in, const ct_tensor *outs,
@@ -84,10 +84,9 @@ static bool plugin_vjp(ct_rule *r) {
 static bool plugin_no_rule(ct_rule *r) {
     const ct_op *op = ct__outside(r->node);
     ct_ctx *ctx = ct__ctx();
-    ct__fail(ctx, CT_E_GRAD, r->node->here, op->name,
-             op->vjp ? "it has a vjp, and no jvp for forward mode"
-                     : "it was defined without a vjp or jvp");
-    return false;
+    return ct__refuse(ctx, CT_E_GRAD, r->node->here, op->name,
+                      op->vjp ? "it has a vjp, and no jvp for forward mode"
+                              : "it was defined without a vjp or jvp");
 }
 
 static bool plugin_body(ct_rule *r) {
@@ -235,10 +234,7 @@ const ct_op *ct_op_define_with(ct_op_spec spec) {
     const ct_loc here = spec.here;
     if (!ct__given(ctx, spec.name, here, "op_define", "the name")) return NULL;
     ct_op *op = ct__calloc(1, sizeof *op);
-    if (!op) {
-        ct__err_memory(&ctx->err, here, "op_define", sizeof *op);
-        return NULL;
-    }
+    if (!op) return ct__null_memory(&ctx->err, here, "op_define", sizeof *op);
     ct_err err = {0};
     if (!plugin_read_spec(op, &spec, &err, here)) {
         if (!ctx->err.code) ctx->err = err;

@@ -13,7 +13,7 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
                        size_t n, ct_tensor *out, size_t n_out) {
     ct_ctx *ctx = ct__ctx();
     const char *op = node->op->name;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
     bool ok = types || ct__err_memory(&ctx->err, node->here, op, n * sizeof *types);
     for (size_t i = 0; i < n && ok; i++) types[i] = ct__type_of(args[i]);
@@ -23,7 +23,6 @@ bool ct__on_parameters(const ct_node *node, ct_fn f, const void *user, const ct_
     // Numbers that derivatives introduce are captured from outside and become operands.
     const ct_tensor *all = body ? ct__with_captured(ctx, body, args, n, 0) : NULL;
     ok = all && ct__inline(ctx, body, all, out);
-    ct__arena_free(&scratch);
     return ok;
 }
 static bool derivative_trace_body(ct_rule *r, ct_fn f) {
@@ -138,7 +137,7 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
     size_t n = body->n_outs, n_wrt = 0;
     const ct_tensor *cotangents_in = in + body->n_params + body->n_captured;
     inlined r;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     int64_t *wrt = ct__arena(&scratch, (body->n_params + 1) * sizeof *wrt);
     ct_tensor *cotangents = ct__arena_zero(&scratch, (n + 1) * sizeof *cotangents);
     bool ok = wrt && cotangents;
@@ -154,7 +153,6 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
         for (size_t i = 0; i < n_wrt && ok; i++) out[n + i] = ct__or_zeros(r.slopes[i], in[wrt[i]]);
         ct__arena_free(&r.scratch);
     }
-    ct__arena_free(&scratch);
 }
 static bool vjp_body(ct_rule *r) { return derivative_trace_body(r, vjp_trace); }
 
@@ -214,14 +212,12 @@ static bool derivative_add_slope(derived *d, const char *what, const char *of, s
     if (!derivative_has_slope(type)) {
         ct__fail(d->ctx, CT_E_GRAD, d->here, d->op, "%s %zu is given, but %s %zu is %s", what,
                  i + 1, of, i + 1, ct__type_text(type).s);
-        ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
-        return false;
+        return ct__err_hint(&d->ctx->err, "only floats have derivatives: give CT_NONE");
     }
     if (!ct__same_shape(is, type) || (is->dtype != type->dtype && !is->weak)) {
         ct__fail(d->ctx, CT_E_SHAPE, d->here, d->op, "%s %zu is %s, %s %zu is %s", what, i + 1,
                  ct__type_text(is).s, of, i + 1, ct__type_text(type).s);
-        ct__err_hint(&d->ctx->err, "a %s has the shape and the dtype of its %s", what, of);
-        return false;
+        return ct__err_hint(&d->ctx->err, "a %s has the shape and the dtype of its %s", what, of);
     }
     if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
     d->all[d->n_operands + d->n_slopes] = slope;
@@ -383,17 +379,14 @@ static bool derivative_check_loss(derived *d, size_t n_out) {
     const bool complex = n_out && ct__is_complex((ct_dtype)d->outs[0]->dtype);
     if (n_out && derivative_has_slope(d->outs[0]) && !complex && ct__count(d->outs[0]) == 1)
         return true;
-    if (!n_out) {
-        ct__fail(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
-        return false;
-    }
+    if (!n_out)
+        return ct__refuse(d->ctx, CT_E_ARGUMENT, d->here, d->op, "the function has no results");
     bool floats = derivative_has_slope(d->outs[0]) && !complex;
     ct__fail(d->ctx, floats ? CT_E_SHAPE : CT_E_DTYPE, d->here, d->op,
              "the first result must be one float, it is %s", ct__type_text(d->outs[0]).s);
-    ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
-                               : floats ? "ct_mean or ct_sum makes it one number"
-                                        : "only what is computed in floats has gradients");
-    return false;
+    return ct__err_hint(&d->ctx->err, complex  ? "ct_real or ct_abs makes a float of it"
+                                      : floats ? "ct_mean or ct_sum makes it one number"
+                                               : "only what is computed in floats has gradients");
 }
 
 void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in, size_t n_in,

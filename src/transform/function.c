@@ -26,10 +26,7 @@ static ct_function *function_begin(const ct_dtype *dtypes, const ct_ints *dims, 
     const size_t depth = ctx->depth;
     ct_function *function = persistent ? ct__calloc(1, sizeof *function)
                                        : ct__arena_zero(ct__top(ctx)->arena, sizeof *function);
-    if (!function) {
-        ct__err_memory(&ctx->err, here, "function", sizeof *function);
-        return NULL;
-    }
+    if (!function) return ct__null_memory(&ctx->err, here, "function", sizeof *function);
     ct_arena *arena = persistent ? &function->own : ct__top(ctx)->arena;
     ct_type *types = ct__arena_zero(arena, (n_in + 1) * sizeof *types);
     const ct_type **in = ct__arena_zero(arena, (n_in + 1) * sizeof *in);
@@ -73,8 +70,7 @@ static bool function_pin_captured(ct_ctx *ctx, ct_function *f, ct_loc here) {
         ct_tensor t = ct__handle_of(f->body->captured_from[i]);
         if (from->n_in || from->var || from->op == &ct__op_param) {
             ct__fail(ctx, CT_E_TRACE, here, "function", "the function uses a tensor from outside");
-            ct__err_hint(&ctx->err, "pass it as an operand");
-            return false;
+            return ct__err_hint(&ctx->err, "pass it as an operand");
         }
         if (!ct__is_number(from)) t = ct__record(&ct__op_same, NULL, &t, 1, here);
         f->pinned[i] = ct_pin_at(t, here);

@@ -37,7 +37,7 @@ static bool linear_infer(ct_call *call) {
 static bool linear_transpose(ct_rule *r) {
     const linear_attrs *attrs = r->attrs;
     const ct_node *node = linear_composition(r);
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *c_in = ct__arena_zero(&scratch, node->n_in * sizeof *c_in);
     if (!c_in) return false;
     ct_rule inner = {.node = node,
@@ -51,14 +51,12 @@ static bool linear_transpose(ct_rule *r) {
     bool ok = node->op->vjp(&inner);
     for (int64_t i = 0; i < attrs->present.n && ok; i++)
         r->c_in[node->n_in + node->n_out + i] = c_in[attrs->present.v[i]];
-    ct__arena_free(&scratch);
     return ok;
 }
 static bool linear_refuse_jvp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
-    ct__fail(ctx, CT_E_INTERNAL, r->node->here, "grad", "a tangent of %s was differentiated",
-             linear_composition(r)->op->name);
-    return false;
+    return ct__refuse(ctx, CT_E_INTERNAL, r->node->here, "grad",
+                      "a tangent of %s was differentiated", linear_composition(r)->op->name);
 }
 const ct_opdef ct__op_linear = {
     .id = CT_OP_LINEAR,
@@ -96,10 +94,10 @@ static bool grad_infer(ct_call *call) {
     if (!floats || ct__count(call->in[0]) != 1) {
         ct__call_err(call, floats ? CT_E_SHAPE : CT_E_DTYPE, "the loss must be one float, it is %s",
                      ct__type_text(call->in[0]).s);
-        ct__err_hint(call->err, ct__is_complex(dtype) ? "ct_real or ct_abs makes a float of it"
-                                : floats              ? "ct_mean or ct_sum makes it one number"
-                                         : "only what is computed in floats has gradients");
-        return false;
+        return ct__err_hint(call->err, ct__is_complex(dtype)
+                                           ? "ct_real or ct_abs makes a float of it"
+                                       : floats ? "ct_mean or ct_sum makes it one number"
+                                                : "only what is computed in floats has gradients");
     }
     if (!ct__call_outs(call, call->n_in - 1)) return false;
     const size_t first = ((const grad_attrs *)call->attrs)->first;
@@ -207,7 +205,6 @@ static void grad_mark_wrt(const ct_tensor *wrt, size_t n, bool open) {
 static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_t n, ct_loc here) {
     if (ctx->leaf_hinted || ctx->rolling || !(loss.node->flags & CT_NODE_FROM_LEAF)) return;
     ct_nodes list = {0};
-    ct_text text = {0};
     const ct_node *leaf = NULL;
     grad_mark_wrt(wrt, n, true);
     if (ct__reach_before(&list, &loss, 1, grad_stops_at_leaf, NULL, &ctx->err))
@@ -218,15 +215,13 @@ static void grad_warn_leaf(ct_ctx *ctx, ct_val loss, const ct_tensor *wrt, size_
     ct__nodes_free(&list);
     if (!leaf) return;
     ctx->leaf_hinted = true;
-    ct__textf(&text,
-              "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
-              "in a scope that has ended, or in another context\n"
-              "  hint: use ct_stop_gradient if this is intended; if not, take the gradient where "
-              "the value is computed",
-              here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
-              leaf->here.line);
-    if (text.s && !text.failed) ct__log(ctx, CT_LOG_WARNING, text.s);
-    ct__text_free(&text);
+    ct__warn(ctx,
+             "%s:%u: grad: the value of %s:%u is a constant here: it was computed from a variable "
+             "in a scope that has ended, or in another context\n"
+             "  hint: use ct_stop_gradient if this is intended; if not, take the gradient where "
+             "the value is computed",
+             here.file ? here.file : "?", here.line, leaf->here.file ? leaf->here.file : "?",
+             leaf->here.line);
 }
 
 // Refuses numbers that were replaced by a copy in f64, since a gradient with respect to them would be
@@ -238,8 +233,7 @@ static bool grad_refuse_widened(ct_ctx *ctx, const ct_tensor *wrt, size_t n, ct_
         if (!node || !(node->flags & CT_NODE_WIDENED)) continue;
         ct__fail(ctx, CT_E_GRAD, here, "grad",
                  "operand %zu is a bare number that met an f64: it has no gradient", i + 1);
-        ct__err_hint(&ctx->err, "ct_scalar(value, CT_F64) has one");
-        return false;
+        return ct__err_hint(&ctx->err, "ct_scalar(value, CT_F64) has one");
     }
     return true;
 }
@@ -503,11 +497,9 @@ static bool grad_transpose_node(ct_linear *l, mark *marks, ct_node *node) {
         in[k] = ct__handle_of(node->in[k]);
     }
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
-    if (!node->op->transpose) {
-        ct__fail(l->ctx, CT_E_INTERNAL, node->here, "grad",
-                 "%s has no transpose rule but appears in a tangent", node->op->name);
-        return false;
-    }
+    if (!node->op->transpose)
+        return ct__refuse(l->ctx, CT_E_INTERNAL, node->here, "grad",
+                          "%s has no transpose rule but appears in a tangent", node->op->name);
     ct_rule r = {.node = node,
                  .attrs = node->attrs,
                  .n_in = node->n_in,

@@ -86,9 +86,9 @@ bool ct__history_is_whole(ct_ctx *ctx, const ct_nodes *list, ct_loc here) {
                  "one at %s:%u",
                  node->here.file ? node->here.file : "?", node->here.line,
                  used.file ? used.file : "?", used.line);
-        ct__err_hint(&ctx->err, "backward(retain_graph=True) keeps it; detach() makes the value a "
-                                "constant, where gradients shall end at it");
-        return false;
+        return ct__err_hint(&ctx->err,
+                            "backward(retain_graph=True) keeps it; detach() makes the value a "
+                            "constant, where gradients shall end at it");
     }
     return true;
 }

@@ -135,13 +135,12 @@ ct_tensor ct_control_dependency_at(ct_tensor t, const ct_tensor *others, size_t 
     if (!ct__possible(ctx, n + 1, here, "after", "the operands") ||
         (n && !ct__given(ctx, others, here, "after", "the list of operands")))
         return ct__poison(ctx, here);
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (n + 1) * sizeof *in);
     if (in) in[0] = t;
     if (in && n) memcpy(in + 1, others, n * sizeof *in);
     if (!in) ct__err_memory(&ctx->err, here, "after", n * sizeof *in);
     t = in ? ct__after(in, (int)n + 1, here) : ct__poison(ctx, here);
-    ct__arena_free(&scratch);
     return t;
 }
 

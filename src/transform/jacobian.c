@@ -48,7 +48,7 @@ static ct_tensor jacobian_reshape(ct_tensor t, const ct_type *first, const ct_ty
 // Operands of f, then a tangent of operand `which` -> tangents of the results.
 static void jacobian_push_forward(const ct_tensor *in, ct_tensor *out, void *user) {
     const function *s = user;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *tangents = ct__arena_zero(&scratch, (s->n_in + 1) * sizeof *tangents),
               *outs = ct__arena(&scratch, (s->n_out + 1) * sizeof *outs);
     if (tangents && outs) {
@@ -57,14 +57,13 @@ static void jacobian_push_forward(const ct_tensor *in, ct_tensor *out, void *use
     } else {
         jacobian_no_memory(s, s->n_in);
     }
-    ct__arena_free(&scratch);
 }
 
 // Operands of f, then a cotangent of result `which` -> gradients of the operands, with zeros for those that
 // are not floats.
 static void jacobian_pull_back(const ct_tensor *in, ct_tensor *out, void *user) {
     const function *s = user;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *cotangents = ct__arena_zero(&scratch, (s->n_out + 1) * sizeof *cotangents),
               *outs = ct__arena(&scratch, (s->n_out + 1) * sizeof *outs);
     if (cotangents && outs) {
@@ -75,14 +74,13 @@ static void jacobian_pull_back(const ct_tensor *in, ct_tensor *out, void *user) 
     } else {
         jacobian_no_memory(s, s->n_out);
     }
-    ct__arena_free(&scratch);
 }
 
 // Maps `derive` over all unit tensors of a type, as one batch along an axis of each result.
 static bool jacobian_map_basis(const function *s, ct_fn derive, const ct_tensor *in,
                                const ct_type *type, int64_t out_axis, ct_tensor *out,
                                size_t n_out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     size_t n = s->n_in + 1;
     ct_tensor *all = ct__arena(&scratch, n * sizeof *all);
     int64_t *axes = ct__arena(&scratch, n * sizeof *axes),
@@ -103,7 +101,6 @@ static bool jacobian_map_basis(const function *s, ct_fn derive, const ct_tensor 
                                     .out_axes = {(int64_t)n_out, out_axes},
                                     .here = s->here});
     }
-    ct__arena_free(&scratch);
     return ok && !s->ctx->err.code;
 }
 
@@ -126,7 +123,7 @@ void ct_jacfwd_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
                   size_t n_out, ct_tensor *jacobians, ct_loc here) {
     function s = {ct__ctx(), "jacfwd", f, user, n_in, n_out, 0, here};
     if (!s.ctx || !jacobian_call_function(&s, in, out, jacobians)) return;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *columns = ct__arena(&scratch, (n_out + 1) * sizeof *columns);
     bool ok = columns ? !s.ctx->err.code : jacobian_no_memory(&s, n_out);
     for (size_t k = 0; k < n_in && ok; k++) {
@@ -141,7 +138,6 @@ void ct_jacfwd_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
                     : CT_NONE;
     }
     if (!ok) ct__poison_all(s.ctx, jacobians, n_in * n_out, here);
-    ct__arena_free(&scratch);
 }
 
 void ct_jacrev_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
@@ -165,7 +161,7 @@ void ct_jacrev_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
 // Computes the Jacobians of f, with a scalar in place of those that do not exist.
 static void jacobian_trace_all(const ct_tensor *in, ct_tensor *out, void *user) {
     const function *s = user;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *outs = ct__arena(&scratch, (s->n_out + 1) * sizeof *outs);
     if (outs)
         ct_jacrev_at(s->f, s->user, in, s->n_in, outs, s->n_out, out, s->here);
@@ -173,14 +169,13 @@ static void jacobian_trace_all(const ct_tensor *in, ct_tensor *out, void *user) 
         jacobian_no_memory(s, s->n_out);
     for (size_t i = 0; i < s->n_in * s->n_out; i++)
         if (ct__is_none(out[i])) out[i] = ct_zeros_at(CT_F32, CT_SCALAR, s->here);
-    ct__arena_free(&scratch);
 }
 
 void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor *out,
                    size_t n_out, ct_tensor *hessians, ct_loc here) {
     function s = {ct__ctx(), "hessian", f, user, n_in, n_out, 0, here};
     if (!s.ctx || !jacobian_call_function(&s, in, out, hessians)) return;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     size_t n = n_in * n_out;
     ct_tensor *jacobians = ct__arena(&scratch, (n + 1) * sizeof *jacobians);
     if (jacobians && !s.ctx->err.code)
@@ -191,7 +186,6 @@ void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_ten
         for (size_t k = 0; k < n_in; k++)
             if (!jacobian_has_slope(in[i % n_in])) hessians[i * n_in + k] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, hessians, n * n_in, here);
-    ct__arena_free(&scratch);
 }
 
 // Computes the gradients of f, with zeros for operands that have none.
@@ -207,7 +201,7 @@ void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, const ct_t
                ct_tensor *products, ct_loc here) {
     function s = {ct__ctx(), "hvp", f, user, n_in, 1, 0, here};
     if (!s.ctx || !ct__call_given(s.ctx, s.op, in, n_in, products, n_in, here)) return;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *grads = ct__arena(&scratch, (n_in + 1) * sizeof *grads);
     if (grads && ct__given(s.ctx, (void *)(uintptr_t)f, here, s.op, "the function"))
         ct__jvp(s.op, "vector", jacobian_trace_gradients, &s, in, n_in, grads, n_in, vectors,
@@ -217,5 +211,4 @@ void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, const ct_t
     for (size_t i = 0; i < n_in && !s.ctx->err.code; i++)
         if (!jacobian_has_slope(in[i])) products[i] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, products, n_in, here);
-    ct__arena_free(&scratch);
 }

@@ -27,10 +27,8 @@ static bool jvp_apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_
     ct_tensor *in = ct__arena(&f->scratch, (node->n_in + 1u) * sizeof *in),
               *out = ct__arena(&f->scratch, node->n_out * sizeof *out);
     if (!in || !out) return false;
-    if (!node->op->jvp) {
-        ct__fail(f->ctx, CT_E_GRAD, node->here, node->op->name, "it has no forward mode");
-        return false;
-    }
+    if (!node->op->jvp)
+        return ct__refuse(f->ctx, CT_E_GRAD, node->here, node->op->name, "it has no forward mode");
     for (int k = 0; k < node->n_in; k++) in[k] = ct__handle_of(node->in[k]);
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
     ct_rule r = {.node = node,

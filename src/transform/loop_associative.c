@@ -133,7 +133,7 @@ static ct_tensor assoc_move_axis(ct_tensor x, int64_t from, int64_t to) {
 
 static bool associative_scan_body(ct_rule *rule) {
     const associative_scan_attrs *a = rule->attrs;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     assoc_scan r = {a->body, rule->in + rule->n_out, (size_t)rule->n_out, &scratch,
                     rule->node->here};
     const ct_type *t = ct__type_of(rule->in[0]);
@@ -150,7 +150,6 @@ static bool associative_scan_body(ct_rule *rule) {
     for (size_t i = 0; i < r.n && out; i++)
         rule->body_out[i] =
             assoc_move_axis(a->reverse ? ct_flip(out[i], axis) : out[i], 0, a->axis);
-    ct__arena_free(&scratch);
     return out && !ct_failed();
 }
 
@@ -225,14 +224,13 @@ static bool assoc_find_elements(ct_ctx *ctx, const ct_associative_scan_args *arg
                      (long long)args->axis);
             return ct__hint_axes(&(ct_call){.err = &ctx->err}, t->rank);
         }
-        if (i && (own != *axis || t->dim[own] != size)) {
-            ct__fail(ctx, CT_E_SHAPE, args->here, "associative_scan",
-                     own != *axis ? "axis %lld of operand %zu is its axis %lld, of the first %lld"
-                                  : "axis %lld of operand %zu has size %lld, of the first %lld",
-                     (long long)args->axis, i + 1, (long long)(own != *axis ? own : t->dim[own]),
-                     (long long)(own != *axis ? *axis : size));
-            return false;
-        }
+        if (i && (own != *axis || t->dim[own] != size))
+            return ct__refuse(
+                ctx, CT_E_SHAPE, args->here, "associative_scan",
+                own != *axis ? "axis %lld of operand %zu is its axis %lld, of the first %lld"
+                             : "axis %lld of operand %zu has size %lld, of the first %lld",
+                (long long)args->axis, i + 1, (long long)(own != *axis ? own : t->dim[own]),
+                (long long)(own != *axis ? *axis : size));
         *axis = own;
         size = t->dim[own];
         if (!assoc_element_type(arena, t, own, &element[i]))

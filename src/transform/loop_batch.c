@@ -32,7 +32,7 @@ static size_t loop_batch_arg_count(const ct_body *body) {
 // Computes which outputs of a body are batched: those that depend on a batched argument.
 static bool loop_batch_propagate(const batched_loop *l, size_t body, const bool *args, bool *outs) {
     const ct_body *f = l->loop.bodies.v[body];
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool *has = ct__arena_zero(&scratch, f->n_nodes + 1);
     if (!has) return loop_batch_no_memory(l->b, f->n_nodes);
     for (size_t i = 0; i < f->n_nodes; i++) {
@@ -42,7 +42,6 @@ static bool loop_batch_propagate(const batched_loop *l, size_t body, const bool 
         for (int k = 0; k < node->n_in; k++) has[i] |= has[node->in[k].node->index];
     }
     for (size_t i = 0; i < f->n_outs; i++) outs[i] = has[f->outs[i].node->index];
-    ct__arena_free(&scratch);
     return true;
 }
 
@@ -60,7 +59,7 @@ static bool loop_batch_propagate_body(batched_loop *l, size_t body, bool *change
     const ct_body *f = l->loop.bodies.v[body];
     const size_t nc = l->loop.form == CT_LOOP_SWITCH ? 0 : l->loop.n_carry;
     const bool predicate = l->loop.form == CT_LOOP_WHILE;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool *args = ct__arena(&scratch, loop_batch_arg_count(f) + 1),
          *outs = ct__arena(&scratch, f->n_outs + 1);
     bool ok = (args && outs) || loop_batch_no_memory(l->b, loop_batch_arg_count(f));
@@ -73,7 +72,6 @@ static bool loop_batch_propagate_body(batched_loop *l, size_t body, bool *change
         *to = *changed = true;
         if (i < nc && !last) l->carried[i] = true;
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -130,7 +128,7 @@ static ct_tensor loop_batch_select(const ct_batching *b, ct_tensor each, ct_tens
 static bool loop_batch_inline_body(const batched_loop *l, size_t body, const ct_tensor *args,
                                    const bool *wanted, ct_tensor *out) {
     const ct_body *f = l->loop.bodies.v[body];
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool *in = ct__arena(&scratch, loop_batch_arg_count(f) + 1),
          *has = ct__arena(&scratch, f->n_outs + 1);
     bool ok = (in && has) || loop_batch_no_memory(l->b, loop_batch_arg_count(f));
@@ -138,7 +136,6 @@ static bool loop_batch_inline_body(const batched_loop *l, size_t body, const ct_
     ok = ok && ct__inline_batched(l->b->node->ctx, f, l->b->size, args, in, out, has);
     for (size_t i = 0; i < f->n_outs && ok; i++)
         if (!has[i] && (!wanted || wanted[i])) out[i] = loop_batch_broadcast(l->b, out[i]);
-    ct__arena_free(&scratch);
     return ok && !l->b->node->ctx->err.code;
 }
 
@@ -170,15 +167,14 @@ static void loop_batch_store_carry(const batched_loop *l, const ct_tensor *last)
 
 static void loop_batch_scan_body(const ct_tensor *in, ct_tensor *out, void *user) {
     const batched_loop *l = user;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_tensor *args = loop_batch_arguments(l, 0, in, &scratch);
     if (args) loop_batch_inline_body(l, 0, args, l->results, out);
-    ct__arena_free(&scratch);
 }
 
 bool ct__scan_batch(ct_batching *b) {
     batched_loop l;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_ctx *ctx = b->node->ctx;
     bool ok = loop_batch_begin(&l, b, &scratch);
     const size_t n_carry = l.loop.n_carry, n_xs = l.loop.n_xs, n_out = (size_t)b->n_out;
@@ -209,7 +205,6 @@ bool ct__scan_batch(ct_batching *b) {
             b->out[i] = l.results[i] ? ct__batch_move(b, last[i], b->node->out[i].rank + 1, 1, 0)
                                      : loop_batch_broadcast(b, last[i]);
     }
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 
@@ -217,17 +212,16 @@ bool ct__scan_batch(ct_batching *b) {
 
 static void loop_batch_while_cond(const ct_tensor *in, ct_tensor *out, void *user) {
     const batched_loop *l = user;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const bool one = false;
     const ct_tensor *args = loop_batch_arguments(l, 0, in, &scratch);
     if (args) loop_batch_inline_body(l, 0, args, &one, out);
-    ct__arena_free(&scratch);
 }
 // The body without the predicate among its results, which the loop evaluates itself.
 static void loop_batch_while_body(const ct_tensor *in, ct_tensor *out, void *user) {
     const batched_loop *l = user;
     const size_t nc = l->loop.n_carry;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_tensor *args = loop_batch_arguments(l, 1, in, &scratch);
     ct_tensor *results = ct__arena_zero(&scratch, (nc + 1) * sizeof *results);
     bool *wanted = ct__arena_zero(&scratch, nc + 1); // the predicate unchanged
@@ -235,7 +229,6 @@ static void loop_batch_while_body(const ct_tensor *in, ct_tensor *out, void *use
     if (ok && nc) memcpy(wanted, l->results, nc);
     ok = ok && loop_batch_inline_body(l, 1, args, wanted, results);
     if (ok && nc) memcpy(out, results, nc * sizeof *out);
-    ct__arena_free(&scratch);
 }
 
 // Carried after the user's tensors: whether the predicate holds, for each element.
@@ -247,7 +240,7 @@ static void loop_batch_masked_body(const ct_tensor *in, ct_tensor *out, void *us
     const batched_loop *l = user;
     const size_t nc = l->loop.n_carry;
     const ct_tensor active = in[nc];
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_tensor *args = loop_batch_arguments(l, 1, in, &scratch);
     ct_tensor *results = ct__arena_zero(&scratch, (nc + 1) * sizeof *results);
     bool ok = args && (results || loop_batch_no_memory(l->b, nc)) &&
@@ -255,12 +248,11 @@ static void loop_batch_masked_body(const ct_tensor *in, ct_tensor *out, void *us
     for (size_t i = 0; i < nc && ok; i++)
         out[i] = loop_batch_select(l->b, active, results[i], in[i]);
     if (ok) out[nc] = ct_and(active, results[nc]);
-    ct__arena_free(&scratch);
 }
 
 bool ct__while_batch(ct_batching *b) {
     batched_loop l;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool ok = loop_batch_begin(&l, b, &scratch);
     const size_t nc = l.loop.n_carry;
     ct_tensor *carry = ct__arena(&scratch, (nc + 1) * sizeof *carry),
@@ -283,7 +275,6 @@ bool ct__while_batch(ct_batching *b) {
                       last);
         loop_batch_store_carry(&l, last);
     }
-    ct__arena_free(&scratch);
     return ok && !b->node->ctx->err.code;
 }
 
@@ -293,13 +284,12 @@ bool ct__while_batch(ct_batching *b) {
 static bool loop_batch_inline_branch(const batched_loop *l, const ct_tensor *in, const bool *wanted,
                                      ct_tensor *out) {
     const ct_body *f = l->loop.bodies.v[l->body];
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (loop_batch_arg_count(f) + 1) * sizeof *args);
     bool ok = args || loop_batch_no_memory(l->b, loop_batch_arg_count(f));
     for (size_t p = 0; p < loop_batch_arg_count(f) && ok; p++)
         args[p] = in[ct__loop_operand(&l->loop, l->body, p) - 1];
     ok = ok && loop_batch_inline_body(l, l->body, args, wanted, out);
-    ct__arena_free(&scratch);
     return ok;
 }
 static void loop_batch_branch(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -396,10 +386,9 @@ static bool loop_batch_choose_each(batched_loop *l, ct_arena *scratch) {
 
 bool ct__branch_batch(ct_batching *b) {
     batched_loop l;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool ok =
         loop_batch_begin(&l, b, &scratch) && (b->batched[0] ? loop_batch_choose_each(&l, &scratch)
                                                             : loop_batch_choose_once(&l, &scratch));
-    ct__arena_free(&scratch);
     return ok && !b->node->ctx->err.code;
 }

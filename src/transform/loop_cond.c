@@ -86,11 +86,10 @@ static bool branch_check_predicate(ct_ctx *ctx, ct_tensor pred, ct_loc here) {
     if (is_bool && t->rank == 0) return true;
     ct__fail(ctx, is_bool ? CT_E_SHAPE : CT_E_DTYPE, here, "cond",
              "the predicate is %s, it must be one bool", ct__type_text(t).s);
-    ct__err_hint(&ctx->err, is_bool
-                                ? "ct_select chooses element by element; ct_all or ct_any makes "
+    return ct__err_hint(&ctx->err,
+                        is_bool ? "ct_select chooses element by element; ct_all or ct_any makes "
                                   "one of many"
                                 : "compare it with something, as ct_less does");
-    return false;
 }
 
 void ct_cond_with(ct_cond_args args, ct_tensor *out) {
@@ -140,10 +139,8 @@ static bool branch_clamp_index(ct_ctx *ctx, ct_switch_args *args) {
 }
 
 static bool branch_check_branches(ct_ctx *ctx, const ct_switch_args *args) {
-    if (!args->n_branches) {
-        ct__fail(ctx, CT_E_ARGUMENT, args->here, "switch", "there are no branches");
-        return false;
-    }
+    if (!args->n_branches)
+        return ct__refuse(ctx, CT_E_ARGUMENT, args->here, "switch", "there are no branches");
     if (!ct__given(ctx, args->branches, args->here, "switch", "the list of branches")) return false;
     for (size_t b = 0; b < args->n_branches; b++)
         if (!ct__given(ctx, (void *)(uintptr_t)args->branches[b], args->here, "switch", "a branch"))
@@ -198,7 +195,7 @@ static void branch_trace_gradient(const ct_tensor *in, ct_tensor *out, void *use
     ct_ctx *ctx = ct__ctx();
     size_t n = body->n_params + body->n_captured, n_outs = body->n_outs,
            next_cotangent = (size_t)r->n_in - 1;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena_zero(&scratch, (n + 1) * sizeof *args),
               *outs = ct__arena_zero(&scratch, (n_outs + 1) * sizeof *outs),
               *cots = ct__arena_zero(&scratch, (n_outs + 1) * sizeof *cots),
@@ -220,14 +217,13 @@ static void branch_trace_gradient(const ct_tensor *in, ct_tensor *out, void *use
     for (size_t p = 0; p < n && ok; p++) all[ct__loop_operand(&b->loop, b->branch, p)] = grads[p];
     for (size_t k = 0, at = 0; k < (size_t)r->n_in && ok; k++)
         if (b->wants[k]) out[at++] = ct__is_none(all[k]) ? ct__zeros_like(in[k - 1]) : all[k];
-    ct__arena_free(&scratch);
 }
 
 static bool branch_vjp(ct_rule *r) {
     const branch_attrs *a = r->attrs;
     size_t n_branches = a->branches.n, n_in = (size_t)r->n_in, n_wants = 0, n_cots = 0;
     ct_ctx *ctx = ct__ctx();
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     backward *back = ct__arena_zero(&scratch, n_branches * sizeof *back);
     void **users = ct__arena(&scratch, n_branches * sizeof *users);
     ct_fn *branches = ct__arena(&scratch, n_branches * sizeof *branches);
@@ -259,7 +255,6 @@ static bool branch_vjp(ct_rule *r) {
     ok = ok && (!n_wants || ct__record_choice(ctx, &c, &node));
     for (size_t k = 0, at = 0; k < n_in && ok; k++)
         if (wants[k]) r->c_in[k] = ct__output(node, (uint32_t)at++);
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 

@@ -23,7 +23,7 @@ static bool loop_jvp_inline_body(const forward *f, const ct_tensor *args, const 
     const ct_node *node = f->rule->node;
     ct_ctx *ctx = ct__ctx();
     size_t n = body->n_params + body->n_captured, n_wrt = 0;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_val *vals = ct__arena(&scratch, (body->n_outs + 1) * sizeof *vals),
            *wrt = ct__arena(&scratch, (n + 1) * sizeof *wrt);
     ct_tensor *tangents_wrt = ct__arena(&scratch, (n + 1) * sizeof *tangents_wrt);
@@ -40,7 +40,6 @@ static bool loop_jvp_inline_body(const forward *f, const ct_tensor *args, const 
         ok && ct__jvp_expand(ctx, node->here, vals, body->n_outs, wrt, tangents_wrt, n_wrt, slopes);
     for (size_t i = 0; i < body->n_outs && ok; i++)
         slopes[i] = loop_jvp_has_slope(outs[i]) ? ct__or_zeros(slopes[i], outs[i]) : CT_NONE;
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -97,13 +96,12 @@ static void loop_jvp_while_cond(const ct_tensor *in, ct_tensor *out, void *user)
     const forward *f = user;
     const ct_body *body = f->loop.bodies.v[0];
     const size_t nc = f->loop.n_carry, n = body->n_params + body->n_captured;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + 1) * sizeof *args);
     bool ok = args || loop_jvp_no_memory(f->rule, n);
     for (size_t p = 0; p < n && ok; p++)
         args[p] = p < nc ? in[p] : f->rule->in[ct__loop_operand(&f->loop, 0, p)];
     if (ok) ct__inline(ct__ctx(), body, args, out);
-    ct__arena_free(&scratch);
 }
 
 bool ct__loop_jvp(ct_rule *r) {
@@ -111,7 +109,7 @@ bool ct__loop_jvp(ct_rule *r) {
     const bool scan = f.loop.form == CT_LOOP_SCAN;
     const size_t nc = f.loop.n_carry, nx = f.loop.n_xs, n_out = (size_t)r->n_out;
     size_t n_carried = nc, n_xs = nx, n_ys = 0;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *carry = ct__arena(&scratch, (2 * nc + 1) * sizeof *carry),
               *xs = ct__arena(&scratch, (2 * nx + 1) * sizeof *xs),
               *out = ct__arena(&scratch, (2 * n_out + 1) * sizeof *out);
@@ -153,7 +151,6 @@ bool ct__loop_jvp(ct_rule *r) {
     at += n_out - nc;
     for (size_t i = nc; i < n_out && ok; i++)
         r->t_out[i] = loop_jvp_has_slope(r->out[i]) ? out[at++] : CT_NONE;
-    ct__arena_free(&scratch);
     return ok && !ct_failed();
 }
 
@@ -189,7 +186,7 @@ bool ct__branch_jvp(ct_rule *r) {
     const ct_loop loop = ct__loop_of(r->node);
     const size_t n = loop.bodies.n, n_in = (size_t)r->n_in, n_out = (size_t)r->n_out;
     ct_ctx *ctx = ct__ctx();
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     forward *each = ct__arena(&scratch, n * sizeof *each);
     void **users = ct__arena(&scratch, n * sizeof *users);
     ct_fn *branches = ct__arena(&scratch, n * sizeof *branches);
@@ -218,6 +215,5 @@ bool ct__branch_jvp(ct_rule *r) {
     ok = ok && ct__record_choice(ctx, &c, &node);
     for (size_t i = 0, at = n_out; i < n_out && ok; i++)
         r->t_out[i] = loop_jvp_has_slope(r->out[i]) ? ct__output(node, (uint32_t)at++) : CT_NONE;
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }

@@ -85,7 +85,7 @@ static bool scan_no_memory(const ct_node *node) {
 static void scan_forward_body(const ct_tensor *in, ct_tensor *out, void *user) {
     const backward *b = user;
     size_t n = scan_body(b->a)->n_outs, carried = (size_t)b->a->n_carry;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     size_t own = carried + (size_t)b->a->n_xs;
     ct_tensor *args = ct__arena(&scratch, (own + b->n_captured + 1) * sizeof *args);
     if (args) {
@@ -100,7 +100,6 @@ static void scan_forward_body(const ct_tensor *in, ct_tensor *out, void *user) {
     } else {
         scan_no_memory(b->node);
     }
-    ct__arena_free(&scratch);
 }
 
 // One element backward. In: cotangents of the carried tensors, sums of cotangents of what was captured, then
@@ -114,7 +113,7 @@ static void scan_backward_body(const ct_tensor *in, ct_tensor *out, void *user) 
     size_t own = nc + nx, total = own + ncap;
     const ct_tensor *c_carry = in, *sums = in + nc, *carries = sums + ncap, *xs = carries + nc,
                     *c_ys = xs + nx;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena_zero(&scratch, (total + 1) * sizeof *args),
               *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
     ct_tensor *cots = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *cots),
@@ -146,14 +145,13 @@ static void scan_backward_body(const ct_tensor *in, ct_tensor *out, void *user) 
     for (size_t i = 0; i < ncap && ok; i++)
         out[nc + i] = b->wants[i] ? ct_add(sums[i], grads[own + i]) : sums[i];
     for (size_t i = 0; i < nx && ok; i++) out[nc + ncap + i] = grads[nc + i];
-    ct__arena_free(&scratch);
 }
 
 static bool scan_vjp(ct_rule *r) {
     const scan_attrs *a = r->attrs;
     size_t nc = (size_t)a->n_carry, nx = (size_t)a->n_xs, ny = (size_t)r->n_out - nc,
            ncap = (size_t)r->n_in - nc - nx;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     bool *wants = ct__arena_zero(&scratch, ncap + 1);
     ct_tensor *carries = ct__arena_zero(&scratch, (2 * nc + 1) * sizeof *carries),
               *carry = ct__arena(&scratch, (nc + ncap + 1) * sizeof *carry);
@@ -161,7 +159,6 @@ static bool scan_vjp(ct_rule *r) {
               *c_xs = ct__arena_zero(&scratch, (nx + 1) * sizeof *c_xs);
     ct_tensor *last = ct__arena_zero(&scratch, (nc + ncap + 1) * sizeof *last);
     if (!wants || !carries || !carry || !xs || !c_xs || !last) {
-        ct__arena_free(&scratch);
         return scan_no_memory(r->node);
     }
     backward b = {r->node, a, r->in + nc + nx, ncap, wants};
@@ -201,7 +198,6 @@ static bool scan_vjp(ct_rule *r) {
     for (size_t i = 0; i < nc; i++) r->c_in[i] = last[i];
     for (size_t i = 0; i < nx; i++) r->c_in[nc + i] = c_xs[i];
     for (size_t i = 0; i < ncap; i++) r->c_in[nc + nx + i] = wants[i] ? last[nc + i] : CT_NONE;
-    ct__arena_free(&scratch);
     return !ct_failed();
 }
 
@@ -231,19 +227,18 @@ static bool scan_find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     int64_t length = ct__unmarked(args->length);
     for (size_t i = args->n_carry; i < o->n; i++) {
         const ct_type t = o->type[i];
-        if (t.rank == 0) {
-            ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
-                     "operand %zu is %s, it has no axis to go along", i + 1, ct__type_text(&t).s);
-            return false;
-        }
+        if (t.rank == 0)
+            return ct__refuse(ctx, CT_E_SHAPE, args->here, "scan",
+                              "operand %zu is %s, it has no axis to go along", i + 1,
+                              ct__type_text(&t).s);
         if (!given && i == args->n_carry) args->length = ct__size_of(&t, 0), length = t.dim[0];
         if (t.dim[0] != length) {
             ct__fail(ctx, CT_E_SHAPE, args->here, "scan",
                      "operand %zu is %s, the loop has length %lld", i + 1, ct__type_text(&t).s,
                      (long long)length);
-            ct__err_hint(&ctx->err, given ? "it is .length; without it, it is the length of the xs"
-                                          : "it is the size of axis 0, of all xs the same");
-            return false;
+            return ct__err_hint(&ctx->err,
+                                given ? "it is .length; without it, it is the length of the xs"
+                                      : "it is the size of axis 0, of all xs the same");
         }
         ct__size_equal(args->length, ct__size_of(&t, 0));
         if (!ct__marked(args->length)) args->length = ct__size_of(&t, 0);
@@ -251,8 +246,7 @@ static bool scan_find_length(ct_ctx *ctx, ct_scan_args *args, ct_operands *o) {
     }
     if (length < 0) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "the length is %lld", (long long)length);
-        ct__err_hint(&ctx->err, "it is how often the body runs, at least 0");
-        return false;
+        return ct__err_hint(&ctx->err, "it is how often the body runs, at least 0");
     }
     return true;
 }
@@ -290,8 +284,8 @@ static bool scan_record(ct_ctx *ctx, ct_scan_args args, ct_tensor *result) {
 static bool scan_has_length(ct_ctx *ctx, const ct_scan_args *args) {
     if (args->n_xs || args->length) return true;
     ct__fail(ctx, CT_E_ARGUMENT, args->here, "scan", "there are neither xs nor a length");
-    ct__err_hint(&ctx->err, "give .length; ct_fori runs a number of iterations that may be 0");
-    return false;
+    return ct__err_hint(&ctx->err,
+                        "give .length; ct_fori runs a number of iterations that may be 0");
 }
 
 static void scan_record_or_poison(ct_scan_args args, bool allows_zero, ct_tensor *carry_out,

@@ -35,9 +35,9 @@ static bool while_vjp(ct_rule *r) {
     ct_ctx *ctx = ct__ctx();
     ct__fail(ctx, CT_E_GRAD, r->node->here, "grad",
              "a loop that a predicate ends has no gradient in reverse mode");
-    ct__err_hint(&ctx->err, "ct_scan has one, and ct_fori between two constants: run the largest "
-                            "number of iterations, and keep finished values with ct_select");
-    return false;
+    return ct__err_hint(&ctx->err,
+                        "ct_scan has one, and ct_fori between two constants: run the largest "
+                        "number of iterations, and keep finished values with ct_select");
 }
 
 const ct_opdef ct__op_while = {
@@ -74,7 +74,7 @@ static void while_trace_body(const ct_tensor *in, ct_tensor *out, void *user) {
     size_t n = w->o.n, more = w->predicate->n_captured;
     a->body(in, out, a->user);
     if (!ct__carries_on(ctx, w->op, w->o.types, n, out, n, a->here)) return;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *args = ct__arena(&scratch, (n + more + 1) * sizeof *args);
     if (args && n) memcpy(args, out, n * sizeof *args);
     for (size_t i = 0; i < more && args; i++)
@@ -83,7 +83,6 @@ static void while_trace_body(const ct_tensor *in, ct_tensor *out, void *user) {
         ct__inline(ctx, w->predicate, args, &out[n]);
     else
         ct__err_memory(&ctx->err, a->here, w->op, (n + more) * sizeof *args);
-    ct__arena_free(&scratch);
 }
 
 static bool while_check_predicate(ct_ctx *ctx, const while_tracing *w, const ct_body *cond) {
@@ -92,9 +91,8 @@ static bool while_check_predicate(ct_ctx *ctx, const while_tracing *w, const ct_
     if (is_bool && t->rank == 0) return true;
     ct__fail(ctx, is_bool ? CT_E_SHAPE : CT_E_DTYPE, w->args->here, w->op,
              "the predicate is %s, it must be one bool", ct__type_text(t).s);
-    ct__err_hint(&ctx->err, is_bool ? "ct_all or ct_any makes one of many"
-                                    : "compare it with something, as ct_less does");
-    return false;
+    return ct__err_hint(&ctx->err, is_bool ? "ct_all or ct_any makes one of many"
+                                           : "compare it with something, as ct_less does");
 }
 
 static bool while_record(ct_ctx *ctx, const char *op, ct_while_args args, ct_tensor *node) {

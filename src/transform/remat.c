@@ -320,17 +320,16 @@ static bool remat_check_policy(ct_ctx *ctx, const ct_remat_args *args) {
     if ((unsigned)args->policy > CT_REMAT_AUTO) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat", "there is no policy %d",
                  (int)args->policy);
-        ct__err_hint(&ctx->err,
-                     "CT_REMAT_SAVE_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
-                     "the policies");
-        return false;
+        return ct__err_hint(&ctx->err,
+                            "CT_REMAT_SAVE_NOTHING, _EVERYTHING, _PRODUCTS, _NAMED and _NEEDED are "
+                            "the policies");
     }
     if ((args->policy == CT_REMAT_SAVE_NAMED) != (args->n_names > 0)) {
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "remat",
                  args->n_names ? "names are given, but the policy is not CT_REMAT_SAVE_NAMED"
                                : "the policy is CT_REMAT_SAVE_NAMED, but no names are given");
-        ct__err_hint(&ctx->err, "list in .names what ct_remat_name calls values that are saved");
-        return false;
+        return ct__err_hint(&ctx->err,
+                            "list in .names what ct_remat_name calls values that are saved");
     }
     return !args->n_names || ct__given(ctx, args->names, args->here, "remat", ".names");
 }

@@ -26,8 +26,7 @@ bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
              "the body brings %s from %s to %s: a loop or a branch runs on one device",
              ct__type_text(from).s, ct__hooks.place_name(ctx, from->place),
              ct__hooks.place_name(ctx, node->out->place));
-    ct__err_hint(&ctx->err, "ct_to before or after it");
-    return false;
+    return ct__err_hint(&ctx->err, "ct_to before or after it");
 }
 
 // Makes the body's canonical record: two bodies with equal words are the same function.
@@ -97,10 +96,8 @@ ct_body *ct__trace_end(ct_ctx *ctx, ct_body *body, const char *op, const ct_tens
     body->captured = captured;
     body->captured_from = from;
     while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
-    if (!ok || !captured || !from) {
-        ct__err_memory(&ctx->err, body->here, op, n * sizeof *from);
-        return NULL;
-    }
+    if (!ok || !captured || !from)
+        return ct__null_memory(&ctx->err, body->here, op, n * sizeof *from);
     return body;
 }
 
@@ -112,8 +109,7 @@ ct_body *ct__trace(ct_ctx *ctx, const ct_traced *function, const ct_type *const 
     ct_body *body = args && out ? ct__trace_begin(ctx, in, n_in, here) : NULL;
     if (!body) {
         while (ctx->depth > depth) ct__frame_pop(ctx, here);
-        ct__err_memory(&ctx->err, here, function->op, n_in * sizeof *args);
-        return NULL;
+        return ct__null_memory(&ctx->err, here, function->op, n_in * sizeof *args);
     }
     body->operands = function->operands;
     body->n_operands = function->n_operands;
@@ -158,7 +154,7 @@ static bool trace_keep_ones(ct_ctx *ctx, const ct_node *node, const ct_tensor *t
 // `args` are parameters, as they were when the function was traced.
 static bool trace_inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const *map,
                               ct_tensor *to, bool transforms, size_t word) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     ct_val *vals = ct__arena(&scratch, (node->n_in + 1u) * sizeof *vals);
     const void *attrs = node->attrs;
@@ -178,13 +174,12 @@ static bool trace_inline_node(ct_ctx *ctx, const ct_node *node, ct_tensor *const
         ct__outputs(ct__record(node->op, attrs, in, node->n_in, node->here), to, node->n_out);
     }
     if (word) ok = ok && !ctx->err.code && trace_keep_ones(ctx, node, to, &scratch);
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 
 static bool trace_inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor *args,
                                ct_tensor *out, bool transforms) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor **map = ct__arena_zero(&scratch, (body->n_nodes + 1) * sizeof *map);
     bool ok = map != NULL;
     // no other walk visits them
@@ -211,7 +206,6 @@ static bool trace_inline_nodes(ct_ctx *ctx, const ct_body *body, const ct_tensor
     }
     for (size_t i = 0; i < body->n_outs && ok; i++)
         out[i] = map[body->outs[i].node->index][body->outs[i].out];
-    ct__arena_free(&scratch);
     return ok || ct__err_memory(&ctx->err, body->here, "inline", body->n_nodes * sizeof *map);
 }
 
@@ -234,7 +228,7 @@ static bool trace_symbol_parameters(ct_ctx *ctx, const ct_body *body, ct_body *c
 // `expand`: also without compositions.
 static ct_body *trace_clone_body(ct_ctx *ctx, const ct_body *body, bool expand) {
     size_t depth = ctx->depth, n = body->n_params + body->n_captured;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_type **types = ct__arena(&scratch, (n + 1) * sizeof *types);
     ct_tensor *args = ct__arena(&scratch, (n + 1) * sizeof *args);
     ct_tensor *out = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *out);
@@ -256,7 +250,6 @@ static ct_body *trace_clone_body(ct_ctx *ctx, const ct_body *body, bool expand) 
     else
         ct__err_memory(&ctx->err, body->here, "body", n * sizeof *types);
     while (ctx->depth > depth) ct__frame_pop(ctx, body->here);
-    ct__arena_free(&scratch);
     return ok ? clone : NULL;
 }
 
@@ -302,13 +295,11 @@ bool ct__inline(ct_ctx *ctx, const ct_body *body, const ct_tensor *args, ct_tens
     const ct_body *clone = trace_clone_body(ctx, body, false);
     if (!clone) return false;
     // Numbers that derivatives introduce are captured from outside, as new operands.
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const size_t n = clone->n_params, more = clone->n_captured;
     ct_tensor *all = ct__arena(&scratch, (n + more + 1) * sizeof *all);
     for (size_t i = 0; i < n && all; i++) all[i] = args[i];
     for (size_t i = 0; i < more && all; i++) all[n + i] = ct__handle_of(clone->captured_from[i]);
-    const bool ok = all ? trace_inline_nodes(ctx, clone, all, out, false)
-                        : ct__err_memory(&ctx->err, body->here, "inline", n * sizeof *all);
-    ct__arena_free(&scratch);
-    return ok;
+    return all ? trace_inline_nodes(ctx, clone, all, out, false)
+               : ct__err_memory(&ctx->err, body->here, "inline", n * sizeof *all);
 }

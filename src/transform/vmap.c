@@ -48,7 +48,7 @@ static void vmap_call_body(const ct_tensor *in, ct_tensor *out, void *user) {
 }
 static bool vmap_composition(const batcher *b, ct_node *node, const batched_value *in,
                              batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     const ct_type **types = ct__arena(&scratch, (node->n_in + 1u) * sizeof *types);
     if (!types) return vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in; k++) types[k] = ct__type(node->in[k]);
@@ -60,7 +60,6 @@ static bool vmap_composition(const batcher *b, ct_node *node, const batched_valu
     const batched_value *args = body ? vmap_add_captured(b, &scratch, body, in) : NULL;
     bool ok =
         args && vmap_nodes(b, body->nodes, body->n_nodes, args, body->outs, body->n_outs, out);
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -77,17 +76,16 @@ static bool vmap_check_results(const batcher *b, const ct_node *node, const ct_t
         for (int a = 0; a < recorded->rank && fits; a++)
             fits = is->dim[a + more] == recorded->dim[a];
         if (fits) continue;
-        ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
-                 "batched it gives %s, an element is %s", ct__type_text(is).s,
-                 ct__type_text(recorded).s);
-        return false;
+        return ct__refuse(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
+                          "batched it gives %s, an element is %s", ct__type_text(is).s,
+                          ct__type_text(recorded).s);
     }
     return true;
 }
 
 static bool vmap_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batching *),
                          const batched_value *in, batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *t_in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *t_in),
               *t_out = ct__arena_zero(&scratch, node->n_out * sizeof *t_out);
     bool *batched = ct__arena(&scratch, node->n_in + 1u),
@@ -107,7 +105,6 @@ static bool vmap_by_rule(const batcher *b, ct_node *node, bool (*rule)(ct_batchi
     ok = ok && rule(&batching) && !b->ctx->err.code;
     if (ok && !ct__is_none(t_out[0])) ok = vmap_check_results(b, node, t_out, out_batched);
     for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t_out[k], out_batched[k]};
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -118,14 +115,14 @@ static bool vmap_node(const batcher *b, ct_node *node, const batched_value *in,
     if (rule && !vmap_by_rule(b, node, rule, in, out)) return false;
     if (rule && !ct__is_none(out[0].t)) return true;
     if (node->op->body) return vmap_composition(b, node, in, out);
-    ct__fail(b->ctx, CT_E_INTERNAL, node->here, node->op->name, "it has no rule for batches");
-    return false;
+    return ct__refuse(b->ctx, CT_E_INTERNAL, node->here, node->op->name,
+                      "it has no rule for batches");
 }
 
 // Records a node none of whose operands is batched.
 static bool vmap_unbatched_node(const batcher *b, const ct_node *node, const batched_value *in,
                                 batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *t = ct__arena(&scratch, (node->n_in + node->n_out + 1u) * sizeof *t);
     bool ok = t || vmap_no_memory(b, node->n_in);
     for (int k = 0; k < node->n_in && ok; k++) t[k] = in[k].t;
@@ -133,7 +130,6 @@ static bool vmap_unbatched_node(const batcher *b, const ct_node *node, const bat
         ct__outputs(ct__record(node->op, node->attrs, t, node->n_in, node->here), t + node->n_in,
                     node->n_out);
     for (int k = 0; k < node->n_out && ok; k++) out[k] = (batched_value){t[node->n_in + k], false};
-    ct__arena_free(&scratch);
     return ok && !b->ctx->err.code;
 }
 
@@ -153,7 +149,7 @@ static bool vmap_copy_leaf(const batcher *b, const ct_node *node, const batched_
 // args: the values of the parameters. Nodes are in order, operands first, with transforms expanded.
 static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const batched_value *args,
                        const ct_val *outs, size_t n_outs, batched_value *out) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value **map = ct__arena(&scratch, (n + 1) * sizeof *map), *in = NULL;
     size_t capacity = 0;
     for (size_t i = 0; i < n; i++) {
@@ -176,7 +172,6 @@ static bool vmap_nodes(const batcher *b, ct_node *const *nodes, size_t n, const 
                               : vmap_unbatched_node(b, node, in, map[i]));
     }
     for (size_t i = 0; i < n_outs && ok; i++) out[i] = map[outs[i].node->index][outs[i].out];
-    ct__arena_free(&scratch);
     return ok && !b->ctx->err.code;
 }
 
@@ -184,7 +179,7 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
                         const bool *batched, ct_tensor *out, bool *out_batched) {
     const batcher b = {.ctx = ctx, .size = size, .here = body->here};
     const size_t n = body->n_params + body->n_captured;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value *in = ct__arena(&scratch, (n + 1) * sizeof *in),
                   *outs = ct__arena_zero(&scratch, (body->n_outs + 1) * sizeof *outs);
     bool ok = (in && outs) || vmap_no_memory(&b, n);
@@ -197,7 +192,6 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
         out[i] = outs[i].t;
         out_batched[i] = outs[i].batched;
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -256,8 +250,8 @@ static bool vmap_infer(ct_call *call) {
             ct__call_err(call, CT_E_ARGUMENT,
                          "axis %lld is out of range for result %zu, whose elements are %s",
                          (long long)given, i + 1, ct__type_text(of).s);
-            ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1, of->rank);
-            return false;
+            return ct__err_hint(call->err, "axes of the whole are %d to %d", -of->rank - 1,
+                                of->rank);
         }
         if (!vmap_add_axis(call, of, own[i], size, &call->out[i])) return false;
     }
@@ -339,7 +333,7 @@ static ct_body *vmap_trace_element(batcher *b, const ct_rule *r, ct_arena *scrat
 static bool vmap_body(ct_rule *r) {
     const vmap_attrs *a = r->attrs;
     batcher b = {.ctx = ct__ctx(), .size = a->size, .here = r->node->here};
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     batched_value *args = ct__arena(&scratch, ((size_t)r->n_in + 1) * sizeof *args),
                   *outs = ct__arena_zero(&scratch, ((size_t)r->n_out + 1) * sizeof *outs);
     bool ok = (args && outs) || vmap_no_memory(&b, (size_t)r->n_in);
@@ -350,7 +344,6 @@ static bool vmap_body(ct_rule *r) {
         r->body_out[i] = vmap_place_result(&b, outs[i], (size_t)i, a->out_axes.v[i]);
         ok = !b.ctx->err.code;
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 
@@ -384,8 +377,8 @@ static bool vmap_check_axes(ct_ctx *ctx, const ct_vmap_args *args) {
         if ((size_t)lists[i].n == lists[i].wanted) continue;
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap", "%s has %lld entries for %zu %s",
                  lists[i].what, (long long)lists[i].n, lists[i].wanted, lists[i].of);
-        ct__err_hint(&ctx->err, "one each, CT_NO_AXIS for what has no batch; none: axis 0 of all");
-        return false;
+        return ct__err_hint(&ctx->err,
+                            "one each, CT_NO_AXIS for what has no batch; none: axis 0 of all");
     }
     return true;
 }
@@ -423,11 +416,11 @@ static bool vmap_element_type(ct_ctx *ctx, const ct_vmap_args *args, size_t i, c
         ct__fail(ctx, CT_E_ARGUMENT, args->here, "vmap",
                  "axis %lld is out of range for operand %zu, %s", (long long)*axis, i + 1,
                  ct__type_text(type).s);
-        ct__err_hint(&ctx->err,
-                     type->rank ? "axes are %d to %d; CT_NO_AXIS: it is the same for all elements"
+        return ct__err_hint(&ctx->err,
+                            type->rank
+                                ? "axes are %d to %d; CT_NO_AXIS: it is the same for all elements"
                                 : "CT_NO_AXIS: it is the same for all elements",
-                     -type->rank, type->rank - 1);
-        return false;
+                            -type->rank, type->rank - 1);
     }
     int64_t size = ct__size_of(type, a);
     if (!batch->known) *batch = (batch_size){true, size, (int)i, a};

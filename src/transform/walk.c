@@ -113,7 +113,7 @@ bool ct__is_widened(const ct_node *node) {
 
 // The same op in f32, so that its own rules also serve the gradients of 16-bit floats.
 static bool expand_widened_body(ct_rule *r) {
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (size_t)r->n_in * sizeof *in);
     if (!in) return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, 0);
     for (int i = 0; i < r->n_in; i++) {
@@ -126,7 +126,6 @@ static bool expand_widened_body(ct_rule *r) {
         ct_dtype recorded = (ct_dtype)r->node->out[i].dtype;
         r->body_out[i] = ct__type_of(t)->dtype == recorded ? t : ct_cast(t, recorded);
     }
-    ct__arena_free(&scratch);
     return true;
 }
 
@@ -164,12 +163,10 @@ bool ct__call_body(ct_ctx *ctx, const ct_node *node, const ct_tensor *in, ct_ten
         ct_val v;
         if (!ct__resolve(ctx, out[i], &v, node->op->name, i, node->here)) return false;
         const ct_type *is = ct__type(v), *recorded = &node->out[i];
-        if (is->dtype != recorded->dtype || !ct__same_sizes(is, recorded)) {
-            ct__fail(ctx, CT_E_INTERNAL, node->here, node->op->name,
-                     "its body gives %s, its shape rule %s", ct__type_text(is).s,
-                     ct__type_text(recorded).s);
-            return false;
-        }
+        if (is->dtype != recorded->dtype || !ct__same_sizes(is, recorded))
+            return ct__refuse(ctx, CT_E_INTERNAL, node->here, node->op->name,
+                              "its body gives %s, its shape rule %s", ct__type_text(is).s,
+                              ct__type_text(recorded).s);
         for (int a = 0; a < is->rank && ctx->symbols; a++)
             if (ct__is_dyn(is, a) || ct__is_dyn(recorded, a))
                 ct__size_equal(ct__size_of(is, a), ct__size_of(recorded, a));
@@ -240,7 +237,7 @@ static bool expand_round(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
                          bool (*keep)(const ct_node *), bool *found) {
     size_t outs = 0;
     for (size_t i = 0; i < list->n; i++) outs += list->v[i]->n_out;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     ct_val **map = ct__arena(&scratch, list->n * sizeof *map),
            *cell = ct__arena(&scratch, outs * sizeof *cell);
     bool ok = map && cell;
@@ -277,7 +274,6 @@ static bool expand_round(ct_ctx *ctx, ct_nodes *list, ct_val *vals, size_t n,
     }
     // map uses the walk's indices, which later records do not change
     for (size_t i = 0; i < n && ok; i++) vals[i] = map[vals[i].node->index][vals[i].out];
-    ct__arena_free(&scratch);
     return ok && !ctx->err.code;
 }
 

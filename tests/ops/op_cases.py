@@ -226,3 +226,35 @@ def run(cases, device="ref", compiled=True, program=PROGRAM, mode="--cases", **e
             results.append([r.tensor() for _ in range(r.word())])
     assert r.at == len(r.raw)
     return results
+
+
+def draw(rng, op, dtype, shape, distinct=False):
+    """Values of a dtype in the op's range; `distinct`: no two so near that a small step makes them change places."""
+    n = int(np.prod(shape))
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype not in FLOATS:
+        lo, hi = (op.lo, op.hi) if op.integers else (-9, 9)
+        if dtype[0] == "u":
+            lo = max(lo, 0)
+        return rng.integers(int(lo), int(hi) + 1, shape).astype(NUMPY[dtype])
+    if distinct and n:
+        steps = (np.arange(n) + 0.25 + 0.5 * rng.random(n)) / n
+        values = op.lo + (op.hi - op.lo) * rng.permutation(steps).reshape(shape)
+    else:
+        values = rng.uniform(op.lo, op.hi, shape)
+    if op.integers:
+        values = np.round(values)
+    return values.astype(NUMPY[dtype])
+
+
+def least(dtype):
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def most(dtype):
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def whole(values):
+    return [int(v) - DYNAMIC if DYNAMIC <= v < DYNAMIC + (1 << 48) else int(v) for v in values]

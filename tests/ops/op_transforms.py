@@ -5,7 +5,7 @@ import zlib
 import jax
 import numpy as np
 import op_samples as samples
-from op_cases import Case, Failure
+from op_cases import Case, Failure, whole
 from op_twins import TABLE, TWINS
 from programs import listed, run_jax, run_programs
 from test_op_gradients import clean
@@ -97,7 +97,7 @@ def smooth(case):
     if not known:
         return True
     with np.errstate(all="ignore"):
-        attrs = {k: samples.whole(v) if isinstance(v, list) else v for k, v in case.attrs.items()}
+        attrs = {k: whole(v) if isinstance(v, list) else v for k, v in case.attrs.items()}
         values = listed(known(*[o.value() for o in case.operands], **attrs))
     return all(np.isfinite(v).all() for v in values)
 

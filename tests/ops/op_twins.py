@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from op_cases import DYNAMIC, END, NUMPY, read_table
+from op_cases import END, NUMPY, least, most, read_table, whole
 from op_attention import attention_backward as any_attention_backward
 from op_attention import attention_extras, attention_scores
-from op_samples import CLIP, DROP, conv_options, fitted, least, most, np_windows, spread, whole
+from op_samples import CLIP, DROP
+from op_windows import conv_options, fitted, np_windows, spread
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_threefry_partitionable", True)

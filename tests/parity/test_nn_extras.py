@@ -95,10 +95,12 @@ IMAGE, GRID = drawn(0, 2, 3, 7, 6), drawn(1, 2, 4, 3, 2) * 0.8
 @pytest.mark.parametrize("n, size", [(1, 3), (2, (3, 4)), (2, (None, 2)), (3, 2)])
 @pytest.mark.parametrize("batch", [(2, 3), (3,)])
 def test_adaptive_max_pool_with_indices(n, size, batch):
-    compare(lambda l, x: getattr(l.nn.functional, f"adaptive_max_pool{n}d")(x, size, return_indices=True), drawn(n, *batch, *(7, 5, 6)[:n]))
+    compare(lambda l, x: getattr(l.nn.functional, f"adaptive_max_pool{n}d")(x, size, return_indices=True),
+            drawn(n, *batch, *(7, 5, 6)[:n]))
 
 
-@pytest.mark.parametrize("n, option", [(2, {"output_size": (3, 4)}), (3, {"output_size": (3, 4, 2)}), (2, {"output_ratio": (0.5, 0.6)})])
+@pytest.mark.parametrize("n, option", [(2, {"output_size": (3, 4)}), (3, {"output_size": (3, 4, 2)}),
+                                       (2, {"output_ratio": (0.5, 0.6)})])
 def test_fractional_max_pool(n, option):
     samples = np.random.default_rng(5).random((2, 3, n)).astype("float32")
     compare(lambda l, x: getattr(l.nn.functional, f"fractional_max_pool{n}d")(
@@ -107,7 +109,8 @@ def test_fractional_max_pool(n, option):
 
 @pytest.mark.parametrize("padding, align", [*itertools.product(("zeros", "border", "reflection"), (False, True))])
 def test_grid_sample_bicubic(padding, align):
-    compare(lambda l, x, g: l.nn.functional.grid_sample(x, g, mode="bicubic", padding_mode=padding, align_corners=align), IMAGE, GRID)
+    compare(lambda l, x, g: l.nn.functional.grid_sample(x, g, mode="bicubic", padding_mode=padding, align_corners=align), IMAGE,
+            GRID)
 
 
 @pytest.mark.parametrize("mode, align, size", [*itertools.product(("bilinear", "bicubic"), (False, True), ((3, 4), (13, 4)))])
@@ -146,7 +149,8 @@ def test_attention_beside():
             library.tensor(drawn(3, 6, 6)), library.tensor(drawn(4, 6)), static_k=own, static_v=own)
 
     compare(static, drawn(5, 4, 2, 6), drawn(6, 5, 2, 6), drawn(7, 4, 5, 3))
-    compare(lambda l, q, k: l.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True), drawn(1, 4, 3, 8), drawn(2, 2, 4, 6, 8))
+    compare(lambda l, q, k: l.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True), drawn(1, 4, 3, 8),
+            drawn(2, 2, 4, 6, 8))
 
 
 @pytest.mark.parametrize("options", [{"max_norm": 1.0}, {"max_norm": 1.0, "norm_type": 1.0}, {"scale_grad_by_freq": True},
@@ -190,7 +194,8 @@ SEQUENCE, ROWS = drawn(4, 5, 3, 4), drawn(5, 6, 8)
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}, {"bias": False}, {"batch_first": True}])
 def test_projections(options):
     run_module(lambda l: l.nn.LSTM(4, 6, proj_size=2, **options), SEQUENCE)
-    assert list(cotan.nn.LSTM(4, 6, proj_size=2, **options).state_dict()) == list(torch.nn.LSTM(4, 6, proj_size=2, **options).state_dict())
+    ours, theirs = (list(library.nn.LSTM(4, 6, proj_size=2, **options).state_dict()) for library in (cotan, torch))
+    assert ours == theirs
 
 
 def test_packed_sequences():
@@ -206,8 +211,8 @@ def test_packed_sequences():
 
 def test_adaptive_softmax():
     targets = np.array([0, 5, 9, 3, 19, 11])
-    run_module(lambda l: l.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10], div_value=2.0, head_bias=True), ROWS, call=lambda l, m, x: [
-        *m(x, l.tensor(targets)), m.log_prob(x), m.predict(x * 5)])
+    run_module(lambda l: l.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10], div_value=2.0, head_bias=True), ROWS,
+               call=lambda l, m, x: [*m(x, l.tensor(targets)), m.log_prob(x), m.predict(x * 5)])
     run_module(lambda l: l.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10]), ROWS[0], call=lambda l, m, x: [*m(x, l.tensor(15))])
 
 
@@ -220,7 +225,8 @@ def test_cross_map_norm(size):
 @needs_2
 def test_converted_batch_norms():
     run_module(lambda l: l.nn.SyncBatchNorm.convert_sync_batchnorm(l.nn.Sequential(
-        l.nn.Conv2d(3, 4, 1), l.nn.Sequential(l.nn.BatchNorm2d(4)))), IMAGE, call=lambda l, m, x: [m.eval()(x), type(m[1][0]).__name__])
+        l.nn.Conv2d(3, 4, 1), l.nn.Sequential(l.nn.BatchNorm2d(4)))), IMAGE, call=lambda l, m,
+        x: [m.eval()(x), type(m[1][0]).__name__])
 
 
 def test_lazy_modules():
@@ -243,7 +249,8 @@ def test_backward_hooks():
         net[0].register_full_backward_hook(lambda module, inputs, outputs: log.extend([*inputs, *outputs]))
         net[2].register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 2,))
         net[2].register_full_backward_pre_hook(lambda module, outputs: (outputs[0] * 3,))
-        handle = nn.modules.module.register_module_full_backward_hook(lambda module, inputs, outputs: log.append(type(module).__name__))
+        handle = nn.modules.module.register_module_full_backward_hook(lambda module, inputs,
+                                                                      outputs: log.append(type(module).__name__))
         (net(x) ** 2).sum().backward()
         handle.remove()
         return [one.detach() if is_tensor(one) else one for one in log] + [p.grad for p in net.parameters()] + [x.grad.clone()]
@@ -346,8 +353,10 @@ def test_fusion():
             return getattr(part(library, "nn.utils.fusion"), fuse)(module[0], module[1], *more)(x)
         return function
 
-    run_module(lambda l: l.nn.Sequential(l.nn.Conv2d(3, 4, 2, bias=False), l.nn.BatchNorm2d(4)), IMAGE, call=call("fuse_conv_bn_eval"))
-    run_module(lambda l: l.nn.Sequential(l.nn.ConvTranspose2d(3, 4, 2), l.nn.BatchNorm2d(4)), IMAGE, call=call("fuse_conv_bn_eval", True))
+    run_module(lambda l: l.nn.Sequential(l.nn.Conv2d(3, 4, 2, bias=False), l.nn.BatchNorm2d(4)), IMAGE,
+               call=call("fuse_conv_bn_eval"))
+    run_module(lambda l: l.nn.Sequential(l.nn.ConvTranspose2d(3, 4, 2), l.nn.BatchNorm2d(4)), IMAGE,
+               call=call("fuse_conv_bn_eval", True))
     run_module(lambda l: l.nn.Sequential(l.nn.Linear(8, 4), l.nn.BatchNorm1d(4)), ROWS, call=call("fuse_linear_bn_eval"))
 
 
@@ -355,7 +364,8 @@ def test_fusion():
 
 
 def trained(library, make, steps, sparse):
-    weight, bias, x, y = (library.tensor(a.astype("float64")) for a in (drawn(1, 4, 3), drawn(2, 3), drawn(3, 8, 4), drawn(4, 8, 3)))
+    weight, bias, x, y = (library.tensor(a.astype("float64")) for a in (drawn(1, 4, 3), drawn(2, 3), drawn(3, 8, 4),
+                                                                        drawn(4, 8, 3)))
     weight, bias = library.nn.Parameter(weight), library.nn.Parameter(bias)
     optimizer, losses = make(library, [weight] if sparse else [weight, bias]), []
     for i in range(steps):
@@ -372,8 +382,10 @@ def trained(library, make, steps, sparse):
         losses.append(float(optimizer.step(closure)))
     state = optimizer.state_dict()
     names = sorted({name for inside in state["state"].values() for name in inside} - {"al"})
-    return [np.array(losses), weight.detach(), bias.detach(), names, sorted(set(state["param_groups"][0]) - {"foreach", "differentiable",
-                                                                                                             "capturable", "maximize"})]
+    return [np.array(losses), weight.detach(), bias.detach(), names, sorted(set(state["param_groups"][0]) - {"foreach",
+                                                                                                             "differentiable",
+                                                                                                             "capturable",
+                                                                                                             "maximize"})]
 
 
 @pytest.mark.parametrize("name, options", [
@@ -413,7 +425,8 @@ def test_rates():
     def function(library):
         schedules, rates = part(library, "optim.lr_scheduler"), []
         swa = part(library, "optim.swa_utils").SWALR
-        for make in (lambda o: schedules.StepLR(o, 3), lambda o: schedules.MultiStepLR(o, [2, 5]), schedules.ConstantLR, schedules.LinearLR,
+        for make in (lambda o: schedules.StepLR(o, 3), lambda o: schedules.MultiStepLR(o, [2, 5]), schedules.ConstantLR,
+                     schedules.LinearLR,
                      lambda o: schedules.ExponentialLR(o, 0.9), lambda o: schedules.PolynomialLR(o, 6, 2.0),
                      lambda o: schedules.CosineAnnealingLR(o, 6, 0.01), lambda o: schedules.LambdaLR(o, lambda e: 0.5 ** e)):
             optimizer = library.optim.SGD([library.nn.Parameter(library.zeros(1))], lr=0.5)

@@ -89,7 +89,7 @@ def test_norm_is_over_all_elements():
     """Of a matrix, too, as torch.norm and Tensor.norm are; linalg.norm is of matrices."""
     x = cotan.asarray([[3.0, 0.0], [0.0, 4.0]], dtype="float64")
     assert x.norm(p=2).item() == x.norm().item() == x.norm("fro").item() == cotan.norm(x, 2).item() == x.dist(x * 0).item() == 5
-    assert x.norm(1).item() == 7 and x.norm("nuc").item() == 7 and x.norm(ord=2).item() == cotan.linalg.norm(x, 2).item() == 4
+    assert x.norm(1).item() == 7 and x.norm("nuc").item() == 7 and cotan.linalg.norm(x, 2).item() == 4
     assert x.norm(INF, dim=0).tolist() == [3, 4] and x.norm(2, (0, 1), keepdim=True).tolist() == [[5]]
 
 
@@ -229,3 +229,13 @@ def test_each_element_repeated_its_own_number_of_times():
     assert cotan.repeat(x, cotan.tensor([2, 0, 3]), axis=1).tolist() == [[10, 10, 30, 30, 30], [40, 40, 60, 60, 60]]
     assert cotan.repeat(x, cotan.tensor([0, 2]), axis=0).tolist() == [[40, 50, 60], [40, 50, 60]]
     assert x.repeat_interleave(cotan.tensor([1, 2]), 0).tolist() == [[10, 20, 30], [40, 50, 60], [40, 50, 60]]
+
+
+@pytest.mark.parametrize("choose", [lambda x: x.clamp(0, 2), lambda x: cotan.maximum(x, 0.0), lambda x: cotan.fmax(x, cotan.zeros(3)),
+                                    lambda x: x.amax(), lambda x: x.amax(0), lambda x: x.relu()])
+def test_what_is_not_chosen_does_not_see_an_infinite_slope(choose):
+    """PyTorch's 0; a product with 0 would be NaN."""
+    x = cotan.tensor([-1.0, -2.0, 1.0]).requires_grad_()
+    y = choose(x)
+    y.backward(cotan.full(y.shape, float("inf")))
+    assert x.grad.tolist() == [0.0, 0.0, float("inf")]

@@ -1,5 +1,6 @@
-"""The rarer parts of nn, nn.utils and optim: what they compute, in closed form, and what they refuse. tests/parity/test_nn_extras.py
-compares the same parts with PyTorch."""
+"""The rarer parts of nn, nn.utils and optim: what they compute, in closed form, and what they refuse.
+
+tests/parity/test_nn_extras.py compares the same parts with PyTorch."""
 import copy
 import importlib
 import pickle
@@ -81,7 +82,8 @@ def test_shapes_and_dtypes_beside():
     a, b = (np.broadcast_to(x, (2, 2, 3)) for x in (x1, x2))
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     near(F.cosine_similarity(cotan.asarray(x1), cotan.asarray(x2), dim=-2), cosine)
-    assert F.normalize(cotan.asarray(-4.0), dim=0).item() == -1 and F.cosine_similarity(cotan.asarray(2.0), cotan.asarray(-3.0), dim=0).item() == -1
+    assert F.normalize(cotan.asarray(-4.0), dim=0).item() == -1 and F.cosine_similarity(cotan.asarray(2.0), cotan.asarray(-3.0),
+                                                                                        dim=0).item() == -1
     out = cotan.zeros(1, 2)
     assert F.normalize(cotan.asarray([[3.0, 4.0]]), out=out) is out
     near(out, [[0.6, 0.8]])
@@ -89,9 +91,11 @@ def test_shapes_and_dtypes_beside():
     F.max_unpool1d(x, cotan.asarray([[[1, 1, 0]]]), 1, output_size=(3,)).backward(cotan.asarray([[[2.0, 3.0, 4.0]]]))
     assert x.grad.tolist() == [[[3, 3, 2]]]  # both elements of position 1 have its gradient
     row = cotan.arange(4.0).reshape(1, 1, 4)
-    assert F.pad(row, (-3, 2), mode="replicate").tolist() == [[[3, 3, 3]]] and F.pad(row, (-4, 1), mode="replicate").tolist() == [[[3]]]
+    assert F.pad(row, (-3, 2), mode="replicate").tolist() == [[[3, 3, 3]]] and F.pad(row, (-4, 1),
+                                                                                     mode="replicate").tolist() == [[[3]]]
     whole = cotan.arange(6).reshape(1, 1, 6)
-    assert F.conv1d(whole, cotan.asarray([[[1, -2, 1]]])).tolist() == [[[0, 0, 0, 0]]] and F.hardtanh(whole, 1, 3).dtype == cotan.int64
+    assert F.conv1d(whole, cotan.asarray([[[1, -2, 1]]])).tolist() == [[[0, 0, 0, 0]]] and F.hardtanh(whole, 1,
+                                                                                                      3).dtype == cotan.int64
     assert F.threshold(whole, 2, -7)[0, 0].tolist() == [-7, -7, -7, 3, 4, 5]
     near(F.tanhshrink(whole)[0, 0, :2], [0.0, 1 - np.tanh(1.0)])
     q, k = cotan.asarray(array(3, 2, 4)), cotan.asarray(array(5, 3, 6, 4, seed=1))
@@ -101,7 +105,8 @@ def test_shapes_and_dtypes_beside():
 
 def test_given_keys():
     """With static keys and values, those that are projected have no effect."""
-    q, weight, bias, own = cotan.asarray(array(2, 1, 4)), cotan.asarray(array(12, 4)), cotan.zeros(12), cotan.asarray(array(2, 3, 2, seed=2))
+    q, weight, own = (cotan.asarray(array(*shape, seed=len(shape))) for shape in ((2, 1, 4), (12, 4), (2, 3, 2)))
+    bias = cotan.zeros(12)
 
     def attend(key, static=own):
         return F.multi_head_attention_forward(q, key, key, 4, 2, weight, bias, None, None, False, 0.0, cotan.eye(4), cotan.zeros(4),
@@ -145,7 +150,8 @@ def test_backward_hooks():
     with cotan.no_grad():
         net[0].weight.copy_(cotan.eye(2))
         net[1].weight.fill_(2.0)
-    handles = [net[1].register_full_backward_hook(lambda module, inputs, outputs: log.append((inputs[0].tolist(), outputs[0].tolist()))),
+    handles = [net[1].register_full_backward_hook(lambda module, inputs,
+                                                  outputs: log.append((inputs[0].tolist(), outputs[0].tolist()))),
                net[1].register_full_backward_pre_hook(lambda module, outputs: (outputs[0] * 3,)),
                net[0].register_full_backward_hook(lambda module, inputs, outputs: log.append((inputs, outputs[0].tolist())))]
     net(cotan.ones(1, 2)).sum().backward()
@@ -219,6 +225,10 @@ def test_adaptive_softmax():
 
 def test_norms_beside():
     """Of four channels of ones, the second sees three neighbours; from the third on the first channel counts as well."""
+    empty = nn.BatchNorm1d(3)
+    assert empty(cotan.zeros(0, 3, 2)).shape == (0, 3, 2) and empty.running_mean.tolist() == [0] * 3 and empty.num_batches_tracked == 1
+    assert nn.PReLU()(cotan.asarray(-2.0)).tolist() == -0.5
+    assert F.kl_div(cotan.asarray(-1.0), cotan.asarray(1.0), reduction="batchmean").item() == 1
     near(nn.CrossMapLRN2d(3, alpha=3.0, beta=1.0, k=0.0)(cotan.ones(1, 4, 1, 1))[0, :, 0, 0], [1 / 2, 1 / 3, 1 / 4, 1 / 3])
     net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).eval()
     converted = nn.SyncBatchNorm.convert_sync_batchnorm(net)
@@ -231,7 +241,8 @@ def test_norms_beside():
 def test_wrappers():
     inner = nn.Linear(2, 1)
     wrapped = nn.DataParallel(inner)
-    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"] and wrapped(cotan.ones(1, 2)).tolist() == inner(cotan.ones(1, 2)).tolist()
+    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+    assert wrapped(cotan.ones(1, 2)).tolist() == inner(cotan.ones(1, 2)).tolist()
     state = wrapped.state_dict()
     nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
     inner.load_state_dict(state)
@@ -351,7 +362,8 @@ def minimize(optimizer, x, steps):
 
 
 @pytest.mark.parametrize("name, options, steps", [
-    ("LBFGS", {}, 2), ("LBFGS", {"line_search_fn": "strong_wolfe"}, 2), ("Rprop", {"lr": 0.1}, 60), ("ASGD", {"lr": 0.05, "lambd": 0}, 300),
+    ("LBFGS", {}, 2), ("LBFGS", {"line_search_fn": "strong_wolfe"}, 2), ("Rprop", {"lr": 0.1}, 60),
+    ("ASGD", {"lr": 0.05, "lambd": 0}, 300),
     ("SparseAdam", {"lr": 0.1}, 200), ("Adafactor", {"lr": 0.5}, 300)])
 def test_minima(name, options, steps):
     x = nn.Parameter(cotan.asarray([4.0, 3.0]))

@@ -29,11 +29,52 @@ static void bad_rows(void **state) {
     refused("mine: like=nobody", "architecture: there is no architecture \"nobody\" to be like");
     refused("mine: like=llama rope=thirds",
             "architecture: \"rope\" is \"thirds\", it must be one of: none half pairs");
+    refused("mine: like=llama act=relu act=silu", "architecture: \"mine\" sets \"act\" twice");
+    refused("mine: like=llama embed=",
+            "architecture: \"mine\" has no embed, which every row needs");
+    refused("mine: like=llama experts=8",
+            "architecture: \"mine\" has no router, which is needed with experts");
+    refused("mine: like=qwen2 v=",
+            "architecture: \"mine\" has no v, which is needed with family=decoder, qkv=split, no "
+            "kv_lora_rank");
+    refused("mine: like=gptj rotary_fraction=0.5",
+            "architecture: \"mine\" has rotary_fraction, which excludes rotary");
+    refused("mine: like=bert order=post rope=half",
+            "architecture: \"mine\" has no rope=none, which is needed with position_table");
+    refused("mine: like=llama layer=model.layers",
+            "architecture: \"mine\" has the layer \"model.layers\", in which no % stands for its "
+            "number");
     refused("mine like=llama",
             "architecture: \"mine like=llama\" is no row: it begins with a name of "
             "a-z, 0-9 and _, and a colon");
     refused("",
             "architecture: \"\" is no row: it begins with a name of a-z, 0-9 and _, and a colon");
+}
+
+// What the table itself must obey, beside each row: names are of one row, and the encoders are rows.
+static void the_table(void **state) {
+    (void)state;
+    for (size_t i = 0; ct__architectures[i]; i++) {
+        const char *row = ct__architectures[i], *encoder = strstr(row, " encoder=");
+        const size_t n = strcspn(row, ":");
+        ct_err err = {0};
+        char name[80];
+        if (!ct__spec_check_row(row, &err)) fail_msg("%s", err.text);
+        for (size_t k = 0; k < i; k++) {
+            if (!strncmp(ct__architectures[k], row, n + 1)) fail_msg("%.*s: two rows", (int)n, row);
+            for (int j = 0; j < 2; j++) {
+                const char *key = j ? " gguf=" : " class=", *at = strstr(row, key),
+                           *of_other = strstr(ct__architectures[k], key);
+                const size_t length = at ? 1 + strcspn(at + 1, " ") : 0;
+                if (length > strlen(key) && of_other && !strncmp(at, of_other, length) &&
+                    strcspn(of_other + 1, " ") + 1 == length)
+                    fail_msg("%.*s: row %zu has its%.*s too", (int)n, row, k, (int)length, at);
+            }
+        }
+        if (!encoder || encoder[9] == ' ') continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(encoder + 9, " "), encoder + 9);
+        if (!ct__spec_is_known(name)) fail_msg("%.*s: its encoder is no row", (int)n, row);
+    }
 }
 
 static ct_lm_sizes sizes(const char *arch) {
@@ -133,10 +174,8 @@ static int setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_rows),
-        cmocka_unit_test(own_rows),
-        cmocka_unit_test(first_values),
-        cmocka_unit_test(bad_new),
+        cmocka_unit_test(bad_rows),     cmocka_unit_test(the_table), cmocka_unit_test(own_rows),
+        cmocka_unit_test(first_values), cmocka_unit_test(bad_new),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

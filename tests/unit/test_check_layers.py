@@ -40,6 +40,16 @@ def test_a_lower_layer_may_not_include_a_higher_one(tmp_path):
         'src/base/mem.c:2: "graph/node.h" is not allowed here: layer base is below layer graph']
 
 
+def test_models_and_training_see_plans_through_the_graph(tmp_path):
+    files = CLEAN | {"src/compile/plan.h": "", "src/graph/plans.h": "", "src/dist/sum.c": '#include "compile/plan.h"\n',
+                     "src/models/lm.c": '#include "graph/plans.h"\n#include "compile/plan.h"\n',
+                     "src/train/fit.c": '#include "backend/cpu/run.h"\n', "src/backend/cpu/run.h": ""}
+    through = "uses plans and devices through the public headers and graph/plans.h"
+    assert check(tmp_path, files) == [
+        f'src/models/lm.c:2: "compile/plan.h" is not allowed here: layer models {through}',
+        f'src/train/fit.c:1: "backend/cpu/run.h" is not allowed here: layer train {through}']
+
+
 def test_passes_name_no_ops(tmp_path):
     files = CLEAN | {
         "src/transform/grad.c": "const ct_opdef ct__op_grad = {\n    .id = CT_OP_GRAD,\n};\n",
@@ -132,9 +142,11 @@ def test_long_files_and_functions_are_found(tmp_path):
             "struct big {\n" + "    int (*f)(int);\n" * 90 + "};\n" +
             "#define LONG(x) do { \\\n" + "    f(); \\\n" * 90 + "} while (0)\n" +
             function("void last(void) { // why", 81))
-    long_file = "int x;\n" * 1500
-    out = check(tmp_path, CLEAN | {"src/nn/f.c": text, "src/nn/g.c": long_file, "src/nn/h.c": long_file[7:]})
+    long_file = "int x;\n" * 1201
+    out = check(tmp_path, CLEAN | {"src/nn/f.c": text, "src/nn/g.c": long_file, "src/nn/h.c": long_file[7:],
+                                   "python/cotan/g.py": "x = 1\n" * 1201})
     line = text[:text.index("void last")].count("\n") + 1
-    assert out == ["src/nn/f.c:81: too_long has 80 lines; the limit is 79",
+    assert out == ["python/cotan/g.py:1201: the file has 1201 lines; the limit is 1200",
+                   "src/nn/f.c:81: too_long has 80 lines; the limit is 79",
                    f"src/nn/f.c:{line}: last has 81 lines; the limit is 79",
-                   "src/nn/g.c:1500: the file has 1500 lines; the limit is 1499"]
+                   "src/nn/g.c:1201: the file has 1201 lines; the limit is 1200"]

@@ -340,7 +340,7 @@ static void functions_of_the_c_library_are_known_by_name(void **state) {
         if (!ct__ahead_is_declared(declared[i])) fail_msg("%s", declared[i]);
     for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
         if (ct__ahead_is_declared(free_ones[i])) fail_msg("%s", free_ones[i]);
-    assert_true(ct__ahead_is_valid_function_name("point_C"));
+    assert_true(ct__check_function_name("point_C", CT_E_ARGUMENT, CT_NOWHERE, NULL));
 }
 
 static void bad_names(void **state) {

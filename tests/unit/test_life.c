@@ -72,6 +72,7 @@ static void as_many_threads_as_are_set(void **state) {
     fresh_start();
     for (int i = 0; i < 6; i++) {
         ct_set_threads(set[i]);
+        assert_int_equal(ct_threads(), have[i]);
         wide_work();
         expect_workers(have[i] - 1);
     }

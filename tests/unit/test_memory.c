@@ -68,7 +68,8 @@ typedef struct seen {
 static seen run_on(const char *device) {
     ct_ctx *ctx = ct_ctx_new(), *before = ct_ctx_use(ctx);
     assert_true(ct_set_device(device));
-    const ct_account *account = ct__ctx_account(ctx);
+    const ct_executor *executor = ctx->device;
+    const ct_account *account = executor->device->account;
     uint64_t held = account->total;
     ct__account.peak = ct__account.total; // of what runs here alone
     mlp m = make_mlp();
@@ -297,6 +298,7 @@ static void test_refused(void **state) {
     ct_stats before = ct_get_stats();
     uint64_t held = ct__account.now[CT_MEMORY_WORKSPACES];
     ct_set_memory_limit(before.memory + 200000);
+    assert_int_equal(ct_memory_limit(), before.memory + 200000);
     step(&m);
     assert_int_equal(ct_error_code(), CT_E_LIMIT);
     snprintf(text, sizeof text, "%s", ct_error_text());

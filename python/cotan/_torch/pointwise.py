@@ -64,8 +64,7 @@ for _names in """acos/arccos acosh/arccosh asin/arcsin asinh/arcsinh atan/arctan
     _unary(_names, floats=True)
 for _names in "abs/absolute neg/negative".split():
     _unary(_names)
-for _names in "relu square".split():
-    _unary(_names, bools=True)
+_unary("relu", bools=True)
 
 
 def _sinc(x):
@@ -122,6 +121,12 @@ def add(input, other, alpha):
 def sub(input, other, alpha):
     """Returns input - alpha other."""
     return input - other * alpha
+
+
+@define("square(input, *, out=None)", "fmiI")
+def square(input):
+    """Returns the squares; of booleans in int64."""
+    return ops.square(ops.cast(input, _core.int64) if input.dtype in BOOL else input)
 
 
 @define("rsub(input, other: Tensor|float, *, alpha: float=1)")

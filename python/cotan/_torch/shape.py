@@ -6,6 +6,7 @@ from .._core import Tensor, ops
 from .._dtypes import COMPLEX, real_dtype
 from .._shaping import make_view, normalize_axis
 from .._types import Size
+from ..nn.functional import pad
 from .define import define
 
 # --------------------------------------------------------------------------------------------- views
@@ -65,10 +66,14 @@ def split_by_sizes(x, split_sizes, dim):
     return _shaping.split_sizes(x, tuple(split_sizes), dim)
 
 
-def unfold(x, dimension, size, step, _of_axes=Tensor.unfold):
-    """Returns windows of the given size along an axis as a new last axis; a 0-d tensor is one window."""
+def unfold(x, dimension, size, step):
+    """Returns windows of the given size along an axis, one every `step` elements, as a new last axis; a 0-d tensor is one
+    window."""
     if x.ndim:
-        return _of_axes(x, dimension, size, step)
+        axis = normalize_axis(dimension, x.ndim, "unfold")
+        if size > x.shape[axis] or step <= 0:
+            raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {x.shape[axis]}")
+        return make_view(x, ("windows", (axis, size, step)))
     return make_view(x, ("reshape", (1,)), ("slice", (0,), (0,), (min(size, 1),), (1,)))
 
 
@@ -333,3 +338,9 @@ def sum_to_size(x, size):
         return _reductions.sum(x, dtype=None, dim=tuple(range(x.ndim)))
     axes = (*range(front), *(i + front for i, n in enumerate(size) if n == 1 and x.shape[i + front] != 1))
     return ops.reshape(_reductions.sum(x, dim=axes), size) if axes else x
+
+
+@define("constant_pad_nd(input, pad: ints, value: float=0)")
+def constant_pad_nd(x, sizes, value):
+    """Returns the tensor with this many elements of a value before and after its last axes, as functional.pad does."""
+    return pad(x, sizes, value=value)

@@ -21,8 +21,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         if cutoffs != sorted(set(cutoffs)) or cutoffs[0] <= 0 or cutoffs[-1] > n_classes - 1 or any(int(c) != c for c in cutoffs):
-            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value "
-                             "is between 1 and n_classes-1")
+            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                             "value is between 1 and n_classes-1")
         self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, cutoffs + [n_classes]
         self.div_value, self.head_bias = div_value, head_bias
         self.shortlist_size, self.n_clusters = cutoffs[0], len(cutoffs)
@@ -45,8 +45,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         mean loss."""
         single = target_.ndim == 0
         if target_.ndim > 1 or input_.ndim != 2 - single or (not single and input_.shape[0] != target_.shape[0]):
-            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: the input is {tuple(input_.shape)} and the target {tuple(target_.shape)}, "
-                               "they must be (N, in_features) and (N,), or (in_features,) and ()")
+            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: the input is {tuple(input_.shape)} and the target "
+                               f"{tuple(target_.shape)}, they must be (N, in_features) and (N,), or (in_features,) and ()")
         input, target = (ops.reshape(input_, (1, -1)), ops.reshape(target_, (1,))) if single else (input_, target_)
         if not _core._tracing():
             values = target.numpy()

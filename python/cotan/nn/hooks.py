@@ -33,7 +33,8 @@ def _tap(values, see):
     result = list(values)
     if positions:
         with no_grad():
-            tapped = _core._hook(tuple(values[i].detach() for i in positions), tuple(values[i] for i in positions), _GradientTap(see))
+            tapped = _core._hook(tuple(values[i].detach() for i in positions), tuple(values[i] for i in positions),
+                                 _GradientTap(see))
         for i, x in zip(positions, tapped):
             result[i] = x
     return tuple(result), positions
@@ -90,8 +91,8 @@ class ModuleGradients:
             for hook in self.hooks:
                 changed = hook(self.module, (None,) * self.n_inputs, grads)
                 if changed is not None and any(one is not None for one in changed):
-                    raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or None "
-                                       "for all gradients.")
+                    raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or "
+                                       "None for all gradients.")
         return [grads[i] for i in self.output_positions]
 
     def _see_inputs(self, grads):

@@ -17,7 +17,8 @@ __all__ = [
     "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
     "Bilinear", "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
     "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "CrossMapLRN2d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "ConvTranspose3d", "CrossMapLRN2d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GroupNorm", "Identity", "InstanceNorm1d",
     "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d", "LayerNorm", "Linear",
     "LocalResponseNorm", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
@@ -861,8 +862,8 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Divides by a power of the sum of squares of (size - 1) // 2 neighbours in the channels on both sides; as in PyTorch, the first
-    channel counts for all that come after it."""
+    """Divides by a power of the sum of squares of (size - 1) // 2 neighbours in the channels on both sides; as in PyTorch,
+    the first channel counts for all that come after it."""
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__()

@@ -85,8 +85,8 @@ class _LazyConv(LazyModuleMixin):
         if not self.has_uninitialized_params():
             return
         if input.ndim not in (self.n + 1, self.n + 2):
-            raise RuntimeError(f"Expected {self.n + 1}D (unbatched) or {self.n + 2}D (batched) input to {type(self).__name__}, but got "
-                               f"input of size: {tuple(input.shape)}")
+            raise RuntimeError(f"Expected {self.n + 1}D (unbatched) or {self.n + 2}D (batched) input to {type(self).__name__}, but "
+                               f"got input of size: {tuple(input.shape)}")
         self.in_channels = input.shape[-self.n - 1]
         if self.in_channels % self.groups:
             raise ValueError("in_channels must be divisible by groups")

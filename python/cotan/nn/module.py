@@ -110,7 +110,8 @@ class Module:
         self.__dict__.update(
             training=True, _parameters={}, _buffers={}, _modules={}, _non_persistent_buffers_set=set(),
             _forward_pre_hooks=OrderedDict(), _forward_hooks=OrderedDict(), _backward_hooks=OrderedDict(),
-            _backward_pre_hooks=OrderedDict(), _hooks_with_kwargs=set(), _always_called_hooks=set(), _state_dict_hooks=OrderedDict(),
+            _backward_pre_hooks=OrderedDict(), _hooks_with_kwargs=set(), _always_called_hooks=set(),
+            _state_dict_hooks=OrderedDict(),
             _state_dict_pre_hooks=OrderedDict(), _load_state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_post_hooks=OrderedDict())
         if self.call_super_init:
@@ -144,7 +145,8 @@ class Module:
         try:
             for key, hook in hooks_of("forward_pre", self._forward_pre_hooks):
                 args, kwargs = self._before(key, hook, args, kwargs)
-            full, before = (hooks_of(kind, own) for kind, own in (("backward", self._backward_hooks), ("backward_pre", self._backward_pre_hooks)))
+            full, before = (hooks_of(kind, own) for kind, own in (("backward", self._backward_hooks),
+                                                                  ("backward_pre", self._backward_pre_hooks)))
             if full or before:
                 gradients = ModuleGradients(self, [hook for _, hook in full], [hook for _, hook in before])
                 args = gradients.tap_inputs(args)

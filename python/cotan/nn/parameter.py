@@ -54,8 +54,8 @@ class UninitializedTensorMixin:
                            "`forward` to initialize the parameters before accessing their attributes.")
 
     def share_memory_(self):
-        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
-                           "before calling `module.share_memory()`.")
+        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the "
+                           "parameters before calling `module.share_memory()`.")
 
     def __repr__(self):
         return f"<{type(self).__name__}>"

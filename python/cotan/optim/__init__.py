@@ -9,5 +9,6 @@ from .optimizer import Optimizer
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "NAdam", "Optimizer", "RAdam", "RMSprop",
            "Rprop", "SGD", "SparseAdam", "lr_scheduler", "swa_utils"]
 
-_add_paths(__name__, {("sparse_adam" if kind is SparseAdam else kind.__name__.lower()): {kind.__name__: kind, "Optimizer": Optimizer}
-                      for kind in (ASGD, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop, Rprop, SparseAdam)})
+_KINDS = ASGD, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop, Rprop
+_add_paths(__name__, {"sparse_adam": {"SparseAdam": SparseAdam}, **{kind.__name__.lower(): {kind.__name__: kind} for kind in _KINDS}},
+           {"Optimizer": Optimizer})

@@ -283,7 +283,8 @@ class ASGD(Optimizer):
     def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
                  differentiable=False, capturable=False):
         check("ASGD", learning_rate=lr, weight_decay=weight_decay)
-        super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
+        super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+                                  "foreach": foreach,
                                   "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
 
     def update(self, group):
@@ -355,7 +356,8 @@ class SparseAdam(Optimizer):
 class Adafactor(Optimizer):
     """Adam whose mean squares of a matrix are stored as one row and one column (Shazeer, Stern 2018)."""
 
-    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None, maximize=False):
+    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None,
+                 maximize=False):
         check("Adafactor", learning_rate=lr, weight_decay=weight_decay, epsilon_1=eps[0] or 0.0, epsilon_2=eps[1])
         if beta2_decay > 0.0 or d < 1.0:
             raise ValueError(f"Adafactor: beta2_decay must be at most 0 and d at least 1, they are {beta2_decay} and {d}")

@@ -114,16 +114,17 @@ class LBFGS(Optimizer):
     def _flat(self, tensors):
         """Returns all elements as one array; of complex numbers, real and imaginary parts."""
         import numpy
-        arrays = [(numpy.zeros(tuple(param.shape), param.detach().numpy().dtype) if one is None else one.detach().numpy()).reshape(-1)
+        arrays = [numpy.zeros_like(param.detach().numpy()) if one is None else one.detach().numpy()
                   for one, param in zip(tensors, self._params)]
-        return numpy.concatenate([x.view(x.real.dtype) for x in arrays])
+        return numpy.concatenate([x.reshape(-1).view(x.real.dtype) for x in arrays])
 
     def _write(self, flat):
         values, at = [], 0
         for param in self._params:
             like = param.detach().numpy()
             n = like.size * (2 if like.dtype.kind == "c" else 1)
-            values.append(_core.asarray(flat[at:at + n].astype(like.real.dtype).view(like.dtype).reshape(like.shape))._to(param._place()))
+            value = flat[at:at + n].astype(like.real.dtype).view(like.dtype).reshape(like.shape)
+            values.append(_core.asarray(value)._to(param._place()))
             at += n
         with no_grad():
             _core._write(self._params, values)

@@ -60,8 +60,8 @@ class LRScheduler:
             self.last_epoch += 1
             self._set(self.get_lr())
         else:
-            warnings.warn("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-                          "`scheduler.step()` to step the scheduler.", UserWarning, stacklevel=2)
+            warnings.warn("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
+                          "Please use `scheduler.step()` to step the scheduler.", UserWarning, stacklevel=2)
             self.last_epoch = epoch
             closed = getattr(self, "_get_closed_form_lr", self.get_lr)  # the rates of this step, whatever those before were
             self._set(closed())

@@ -90,8 +90,8 @@ class Optimizer:
         if defaults.get("foreach") and defaults.get("fused"):
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         if defaults.get("differentiable"):
-            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is asked for, steps are not recorded; differentiate "
-                                      "through new values of parameters, with cotan.func.functional_call")
+            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is asked for, steps are not recorded; "
+                                      "differentiate through new values of parameters, with cotan.func.functional_call")
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                             + type(params).__name__)

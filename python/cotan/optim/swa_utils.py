@@ -8,7 +8,8 @@ from .._grad import no_grad
 from ..nn.module import Module
 from .lr_scheduler import LRScheduler
 
-__all__ = ["AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn"]
+__all__ = ["AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
+           "update_bn"]
 
 
 def _check_decay(decay):

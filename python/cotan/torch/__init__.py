@@ -16,7 +16,7 @@ e inf nan pi newaxis OutOfMemoryError no_grad enable_grad inference_mode set_gra
 initial_seed get_rng_state set_rng_state save load serialization compile autocast get_autocast_dtype is_autocast_enabled cond
 while_loop vmap export ops"""
 _OF_NN = """adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout alpha_dropout_ avg_pool1d batch_norm bilinear
-binary_cross_entropy_with_logits celu celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_tbc conv_transpose1d
+binary_cross_entropy_with_logits celu celu_ channel_shuffle conv1d conv2d conv3d conv_tbc conv_transpose1d
 conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout dropout_ embedding embedding_bag
 feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ group_norm hardshrink hinge_embedding_loss
 instance_norm kl_div layer_norm margin_ranking_loss max_pool1d max_pool1d_with_indices max_pool2d max_pool3d pairwise_distance

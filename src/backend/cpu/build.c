@@ -43,7 +43,7 @@ static bool build_publish(ct__kernel_source *k, void *library) {
 }
 
 static bool build_write_group(const job *j, int group, ct_err *err) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     const char **kernels = ct__malloc(j->n * sizeof *kernels);
     if (!kernels) return ct__err_memory(err, CT_NOWHERE, "cpu", j->n * sizeof *kernels);
     size_t n = 0;
@@ -54,20 +54,18 @@ static bool build_write_group(const job *j, int group, ct_err *err) {
     ct__free(kernels);
     char path[4200];
     snprintf(path, sizeof path, "%s/g%d.c", j->folder, group);
-    bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
-                          : ct__file_replace(path, text.s, text.n, 0600, err);
-    ct__text_free(&text);
-    return ok;
+    return text.failed ? ct__err_memory(err, CT_NOWHERE, "cpu", text.n)
+                       : ct__file_replace(path, text.s, text.n, 0600, err);
 }
 
 // Reports that the compiler succeeded but the system does not let its output run.
 static bool build_report_not_allowed(const job *j, const char *why, ct_err *err) {
     ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu", "compiled kernels cannot be loaded: %s", why);
-    ct__err_hint(err,
-                 "%s, memory and /tmp may hold no programs (mounted noexec?): set COTAN_CACHE_DIR "
-                 "or TMPDIR to a folder that may",
-                 j->cache->folder[0] ? j->cache->folder : "TMPDIR");
-    return false;
+    return ct__err_hint(
+        err,
+        "%s, memory and /tmp may hold no programs (mounted noexec?): set COTAN_CACHE_DIR "
+        "or TMPDIR to a folder that may",
+        j->cache->folder[0] ? j->cache->folder : "TMPDIR");
 }
 
 static bool build_load_group(const job *j, int group, ct_err *err) {
@@ -246,8 +244,7 @@ static const char free_space_hint[] =
 static bool build_report_no_folder(const job *j, ct_err *err) {
     ct__err(err, CT_E_FILE, CT_NOWHERE, "cpu",
             "no folder to compile kernels in: neither the cache, TMPDIR nor /tmp: %s", j->refused);
-    ct__err_hint(err, "%s", free_space_hint);
-    return false;
+    return ct__err_hint(err, "%s", free_space_hint);
 }
 
 // Interprets those of n that are still missing if there is no folder to compile in.

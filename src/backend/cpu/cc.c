@@ -154,12 +154,12 @@ static void cc_choose_machine(ct_cc *cc) {
 static bool cc_report_missing(ct_err *err, const char *what, const char *detail) {
     const char *asked = cc_env_machine();
     ct__err(err, CT_E_COMPILER, CT_NOWHERE, "cpu", "no working C compiler: %s%s", what, detail);
-    ct__err_hint(err, "%s",
-                 asked && strstr(detail, asked)
-                     ? "unset COTAN_MARCH, or set it to a machine that the compiler knows"
-                     : "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
-                       "interpreted");
-    return false;
+    return ct__err_hint(
+        err, "%s",
+        asked && strstr(detail, asked)
+            ? "unset COTAN_MARCH, or set it to a machine that the compiler knows"
+            : "install gcc or clang, set COTAN_CC to one, or to none to have kernels "
+              "interpreted");
 }
 
 static bool cc_find_on_path(char path[4096]) {

@@ -19,6 +19,7 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "graph/plans.h"
 #include "kir/kir.h"
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -67,7 +68,7 @@ static bool cpu_env_threads(int *n, ct_err *err) {
                    CT_POOL_MAX_THREADS);
 }
 
-static int cpu_thread_count(void) {
+int ct_threads(void) {
     static atomic_int by_default;
     if (asked_threads) return asked_threads;
     if (!by_default) {
@@ -101,9 +102,7 @@ static ct_pool *cpu_lock_pool(int threads) {
     }
 }
 
-int ct__cpu_threads(void) { return cpu_thread_count(); }
-
-void ct__cpu_parallel_for(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
+void ct__parallel_for(ct__pool_fn fn, void *arg, int64_t count, int64_t grain, int threads) {
     ct_pool *workers = threads > 1 ? cpu_lock_pool(threads) : NULL;
     if (workers && ct__pool_usable(workers))
         ct__pool_run(workers, fn, arg, count, grain);
@@ -193,7 +192,7 @@ static int cpu_choose_threads(const ct_command *c, int threads) {
 // Any worker of the pool may run a chunk, so each has scratch.
 static size_t cpu_workspace(const ct_device *device, const ct_command *c) {
     size_t scratch = ct__round_up(c->kernel->scratch, 64);
-    int most = cpu_thread_count();
+    int most = ct_threads();
     return (void)device,
            scratch * (size_t)(c->batched || cpu_choose_threads(c, most) > 1 ? most : 1);
 }
@@ -242,7 +241,7 @@ static bool cpu_run_kernel(ct_device *device, const ct_command *c, ct_err *err) 
     void *few[32], **bufs = few;
     if (c->n_args > 32 && !(bufs = ct__malloc(c->n_args * sizeof *bufs)))
         return ct__err_memory(err, CT_NOWHERE, "cpu", c->n_args * sizeof *bufs);
-    int most = cpu_thread_count(), threads = cpu_choose_threads(c, most);
+    int most = ct_threads(), threads = cpu_choose_threads(c, most);
     launch l = cpu_make_launch(device, c, bufs);
     ct__counters.launches_interpreted += l.interp != NULL;
     ct_pool *workers = threads > 1 ? cpu_lock_pool(most) : NULL; // NULL: on this thread
@@ -367,7 +366,7 @@ static bool cpu_run_batch(void *device, const ct_command *commands, size_t n, ct
         interpreted |= b.launches[i].interp != NULL;
     }
     if (ok) {
-        const int most = cpu_thread_count(), threads = cpu_partition_batch(&b, most);
+        const int most = ct_threads(), threads = cpu_partition_batch(&b, most);
         ct__counters.launches_interpreted += interpreted;
         ct_pool *workers = threads > 1 ? cpu_lock_pool(most) : NULL; // NULL: on this thread
         ok = cpu_run_partitioned(device, &b, threads, workers, err);
@@ -385,7 +384,7 @@ static bool cpu_run_batch(void *device, const ct_command *commands, size_t n, ct
 
 // Distributes a host function's work over the cores, an item at a time.
 static void cpu_parallel_for(ct__pool_fn fn, void *arg, int64_t n) {
-    const int most = cpu_thread_count();
+    const int most = ct_threads();
     ct_pool *workers = most > 1 && n > 1 ? cpu_lock_pool(most) : NULL;
     if (workers && ct__pool_usable(workers))
         ct__pool_run(workers, fn, arg, n, 1);
@@ -481,7 +480,7 @@ static ct_target cpu_target(void) {
 #endif
     ct__cpu_pairs(&target.pairs, NULL); // opening the device has reported an invalid value
     if (ct__cc_missing()) target.gflops = INTERPRETED;
-    target.gflops *= cpu_thread_count();
+    target.gflops *= ct_threads();
     return target;
 }
 
@@ -530,7 +529,7 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
     for (size_t i = 0; i < n; i++)
         sources[i] = (ct__kernel_source){
             .name = kernels[i]->name, .text = kernels[i]->text, .ir = kernels[i]->ir};
-    bool ok = device->wait_for_compiler ? ct__cpu_build(sources, n, cpu_thread_count(), err)
+    bool ok = device->wait_for_compiler ? ct__cpu_build(sources, n, ct_threads(), err)
                                         : ct__cpu_build_async(sources, n, err);
     for (size_t i = 0; i < n && ok; i++) cpu_apply_build(kernels[i], &sources[i]);
     ct__free(sources);
@@ -540,7 +539,7 @@ static bool cpu_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct
 static bool cpu_start(ct_device *device, const ct_command *commands, size_t n,
                       const atomic_bool *stop, bool *finished, ct_err *err) {
     (void)device;
-    return ct__cpu_start(commands, n, cpu_thread_count(), stop, finished, err);
+    return ct__cpu_start(commands, n, ct_threads(), stop, finished, err);
 }
 
 static bool cpu_open(ct_device *device, ct_err *err) {

@@ -95,8 +95,7 @@ static bool pack_report_mismatch(const char *path, ct_err *err, const char *form
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     ct__err(err, CT_E_FORMAT, CT_NOWHERE, "kernels", "%.300s: %s", path, what);
-    ct__err_hint(err, "recreate it with cotan pack");
-    return false;
+    return ct__err_hint(err, "recreate it with cotan pack");
 }
 
 static bool pack_report_damage(const char *path, ct_err *err) {
@@ -307,8 +306,7 @@ static pack *pack_map(const char *section, const ct_pack_tables *t, const char *
         p ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : NULL;
     if (!p || memory == MAP_FAILED) {
         ct__free(p);
-        ct__err_memory(err, CT_NOWHERE, "kernels", bytes);
-        return NULL;
+        return ct__null_memory(err, CT_NOWHERE, "kernels", bytes);
     }
     *p = (pack){.kernels = (const ct_pack_kernel *)(memory + span),
                 .n = t->section->n_kernels,
@@ -336,8 +334,7 @@ static bool pack_check_owner(const char *path, ct_err *err) {
     if (!(st.st_mode & (S_IWGRP | S_IWOTH))) return true;
     ct__err(err, CT_E_FILE, CT_NOWHERE, "kernels", "%.300s: others may write it, and it is code",
             path);
-    ct__err_hint(err, "chmod go-w takes them the right");
-    return false;
+    return ct__err_hint(err, "chmod go-w takes them the right");
 }
 
 static bool pack_pairs_match(const ct_pack_level *l, bool pairs) {
@@ -348,7 +345,7 @@ static bool pack_pairs_match(const ct_pack_level *l, bool pairs) {
 static const ct_pack_level *pack_choose_level(const ct_pack_level *levels, size_t n, bool pairs,
                                               const char *path, ct_err *err) {
     const ct_pack_level *best = NULL;
-    ct_text has = {0};
+    CT_TEXT has = {0};
     for (size_t i = 0; i < n; i++) {
         const ct_pack_level *l = &levels[i];
         ct__textf(&has, "%s%s", has.n ? ", " : "", ct__levels[l->level].name);
@@ -360,7 +357,6 @@ static const ct_pack_level *pack_choose_level(const ct_pack_level *levels, size_
         pack_report_mismatch(path, err,
                              "it has kernels for processors with %s, and this one is none of them",
                              has.n && !has.failed ? has.s : "nothing");
-    ct__text_free(&has);
     return best;
 }
 

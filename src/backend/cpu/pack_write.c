@@ -49,16 +49,14 @@ typedef struct {
 static bool pack_write_group(const work *w, int group, const struct ct_pack_text *v, size_t n,
                              ct_err *err) {
     char path[4200];
-    ct_text text = {0};
+    CT_TEXT text = {0};
     const char *texts[GROUP_KERNELS];
     for (size_t i = 0; i < n; i++) texts[i] = v[i].text;
     ct__prelude_add(&text, texts, n);
     for (size_t i = 0; i < n; i++) ct__text_add(&text, v[i].text);
     snprintf(path, sizeof path, "%s/g%d.c", w->folder, group);
-    const bool ok = text.failed ? ct__err_memory(err, CT_NOWHERE, "kernels", text.n)
-                                : ct__file_replace(path, text.s, text.n, 0600, err);
-    ct__text_free(&text);
-    return ok;
+    return text.failed ? ct__err_memory(err, CT_NOWHERE, "kernels", text.n)
+                       : ct__file_replace(path, text.s, text.n, 0600, err);
 }
 
 static bool pack_add_group(const work *w, int group, const struct ct_pack_text *v, size_t n,
@@ -170,7 +168,7 @@ bool ct__pack_write(const ct_pack_job *job, const char *path, size_t *kernels, s
                     ct_err *err) {
     work w = {.job = job};
     ct_cache cache;
-    ct_text file = {0};
+    CT_TEXT file = {0};
     const int n =
         CT_PACK_LEVELS -
         !job->pairs; // without products of pairs, the last level would equal the one before
@@ -186,6 +184,5 @@ bool ct__pack_write(const ct_pack_job *job, const char *path, size_t *kernels, s
     ok = ok && ct__file_replace(path, file.s, file.n, 0644, err);
     *kernels = (size_t)w.all;
     *bytes = file.n;
-    ct__text_free(&file);
     return ok;
 }

@@ -31,9 +31,8 @@ static bool opencl_load(ct_err *err) {
         ct__err(err, CT_E_DEVICE, CT_NOWHERE, "opencl", "there is no OpenCL here: %.400s",
                 ct__library_error());
         if (ct__linked_statically()) return false;
-        ct__err_hint(err, "apt-get install ocl-icd-libopencl1, and the driver of a device "
-                          "(pocl-opencl-icd: the CPU)");
-        return false;
+        return ct__err_hint(err, "apt-get install ocl-icd-libopencl1, and the driver of a device "
+                                 "(pocl-opencl-icd: the CPU)");
     }
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         void *function = dlsym(library, list[i].name);

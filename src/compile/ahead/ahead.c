@@ -56,13 +56,11 @@ static bool ahead_check_name(const ct_ahead *a, const ct_text *source) {
 }
 
 static bool ahead_write_plan(ct_ahead *a) {
-    ct_text header = {0}, source = {0};
+    CT_TEXT header = {0}, source = {0};
     bool ok = ct__ahead_members(a) && ct__ahead_write(a, &header, &source);
     if (ok && (header.failed || source.failed))
         ok = ct__err_memory(&a->ctx->err, a->args->here, "compile", header.n + source.n);
     ok = ok && ahead_check_name(a, &source) && ahead_write_files(a, &header, &source);
-    ct__text_free(&header);
-    ct__text_free(&source);
     return ok;
 }
 
@@ -74,8 +72,8 @@ static bool ahead_compile_pending(ct_ahead *a) {
         ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile", "device %s %s", ct__ctx_device(a->ctx),
                 backend->evaluates_ops ? "runs an op at a time: it has no kernels to write"
                                        : "has kernels that are not in C");
-        ct__err_hint(&a->ctx->err, "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
-        return false;
+        return ct__err_hint(&a->ctx->err,
+                            "ct_set_device(\"cpu\"), or \"dry:cpu\", which runs nothing");
     }
     if (a->plan->n_subplans)
         return ct__err(&a->ctx->err, CT_E_DEVICE, here, "compile",
@@ -91,8 +89,7 @@ bool ct_compile_with(ct_compile_args args) {
     CT_DEFAULT_ENV; // constants are folded while the plan is made
     const char *slash = strrchr(args.path, '/');
     ct_ahead a = {.ctx = ctx, .args = &args, .name = slash ? slash + 1 : args.path};
-    if (!ct__ahead_is_valid_function_name(a.name))
-        return ct__ahead_report_name(&ctx->err, CT_E_ARGUMENT, args.here, a.name);
+    if (!ct__check_function_name(args.path, CT_E_ARGUMENT, args.here, &ctx->err)) return false;
     if (ctx->tracing)
         return ct__err(&ctx->err, CT_E_TRACE, args.here, "compile",
                        "a traced function has no plan of its own: its caller's is written");

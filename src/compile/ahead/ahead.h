@@ -44,8 +44,6 @@ typedef struct ct_ahead {
 bool ct__ahead_members(ct_ahead *a);
 // True if this is a valid name of a function or a member in C and C++.
 bool ct__ahead_is_valid_name(const char *name);
-bool ct__ahead_is_valid_function_name(
-    const char *name); // valid, and not a function of the C library
 // the headers of the C library declare a function of this name
 bool ct__ahead_is_declared(const char *name);
 // Makes an identifier from the user's name and returns its length: "h.0.ln_1.weight" gives h_0_ln_1_weight.

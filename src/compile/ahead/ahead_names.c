@@ -9,120 +9,19 @@
 enum { AHEAD_MAX_NAME = 60 };
 
 // Keywords of C and C++, macros of compilers, and names in the generated files.
-static const char *const ahead_reserved_words[] = {"alignas",
-                                                   "alignof",
-                                                   "and",
-                                                   "and_eq",
-                                                   "arena",
-                                                   "asm",
-                                                   "auto",
-                                                   "bitand",
-                                                   "bitor",
-                                                   "bool",
-                                                   "break",
-                                                   "case",
-                                                   "catch",
-                                                   "char",
-                                                   "char16_t",
-                                                   "char32_t",
-                                                   "char8_t",
-                                                   "class",
-                                                   "co_await",
-                                                   "co_return",
-                                                   "co_yield",
-                                                   "compl",
-                                                   "concept",
-                                                   "const",
-                                                   "const_cast",
-                                                   "consteval",
-                                                   "constexpr",
-                                                   "constinit",
-                                                   "continue",
-                                                   "decltype",
-                                                   "default",
-                                                   "delete",
-                                                   "do",
-                                                   "double",
-                                                   "dynamic_cast",
-                                                   "else",
-                                                   "enum",
-                                                   "errno",
-                                                   "explicit",
-                                                   "export",
-                                                   "extern",
-                                                   "false",
-                                                   "float",
-                                                   "for",
-                                                   "friend",
-                                                   "goto",
-                                                   "if",
-                                                   "inline",
-                                                   "int",
-                                                   "linux",
-                                                   "long",
-                                                   "main",
-                                                   "mutable",
-                                                   "namespace",
-                                                   "new",
-                                                   "noexcept",
-                                                   "not",
-                                                   "not_eq",
-                                                   "nullptr",
-                                                   "operator",
-                                                   "or",
-                                                   "or_eq",
-                                                   "private",
-                                                   "protected",
-                                                   "public",
-                                                   "register",
-                                                   "reinterpret_cast",
-                                                   "requires",
-                                                   "restrict",
-                                                   "return",
-                                                   "scalars",
-                                                   "short",
-                                                   "signed",
-                                                   "sizeof",
-                                                   "static",
-                                                   "static_assert",
-                                                   "static_cast",
-                                                   "struct",
-                                                   "switch",
-                                                   "template",
-                                                   "this",
-                                                   "thread_local",
-                                                   "throw",
-                                                   "true",
-                                                   "try",
-                                                   "typedef",
-                                                   "typeid",
-                                                   "typename",
-                                                   "typeof",
-                                                   "union",
-                                                   "unix",
-                                                   "unsigned",
-                                                   "using",
-                                                   "virtual",
-                                                   "void",
-                                                   "volatile",
-                                                   "wchar_t",
-                                                   "while",
-                                                   "xor",
-                                                   "xor_eq",
-                                                   "NULL",
-                                                   "EOF",
-                                                   "offsetof",
-                                                   "strdupa",
-                                                   "strndupa"};
+static const char ahead_reserved_words[] =
+    " alignas alignof and and_eq arena asm auto bitand bitor bool break case catch char "
+    "char16_t char32_t char8_t class co_await co_return co_yield compl concept const "
+    "const_cast consteval constexpr constinit continue decltype default delete do double "
+    "dynamic_cast else enum errno explicit export extern false float for friend goto if "
+    "inline int linux long main mutable namespace new noexcept not not_eq nullptr operator or "
+    "or_eq private protected public register reinterpret_cast requires restrict return "
+    "scalars short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename typeof union unix unsigned using "
+    "virtual void volatile wchar_t while xor xor_eq NULL EOF offsetof strdupa strndupa ";
 
 static bool ahead_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool ahead_is_digit(char c) { return c >= '0' && c <= '9'; }
-
-static bool ahead_is_reserved(const char *name) {
-    for (size_t i = 0; i < sizeof ahead_reserved_words / sizeof *ahead_reserved_words; i++)
-        if (strcmp(ahead_reserved_words[i], name) == 0) return true;
-    return false;
-}
 
 // True for types and macros of the system's headers (size_t, INT32_MAX, UINT64_C, FE_DFL_ENV), and for
 // those of the generated file.
@@ -186,11 +85,6 @@ static bool ahead_is_library_function(const char *name) {
     return false;
 }
 
-bool ct__ahead_is_valid_function_name(const char *name) {
-    return ct__ahead_is_valid_name(name) && !ct__ahead_is_declared(name) &&
-           !ahead_is_library_function(name);
-}
-
 bool ct__ahead_is_valid_name(const char *name) {
     size_t n = 0;
     // names that begin with _ are reserved for the compiler
@@ -199,14 +93,21 @@ bool ct__ahead_is_valid_name(const char *name) {
         if ((!ahead_is_letter(name[n]) && !ahead_is_digit(name[n]) && name[n] != '_') ||
             n >= AHEAD_MAX_NAME)
             return false;
-    return !ahead_is_reserved(name) && !ahead_is_header_name(name);
+    return !ahead_is_in_list(ahead_reserved_words, name, strlen(name)) &&
+           !ahead_is_header_name(name);
 }
 
 bool ct__ahead_report_name(ct_err *err, ct_code code, ct_loc here, const char *name) {
     ct__err(err, code, here, "compile", "\"%.100s\" cannot be a name in C", name);
-    ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the "
-                      "language or its library");
-    return false;
+    return ct__err_hint(err, "up to 60 letters, digits and _, a letter first; no word of the "
+                             "language or its library");
+}
+
+bool ct__check_function_name(const char *path, ct_code code, ct_loc here, ct_err *err) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return (ct__ahead_is_valid_name(name) && !ct__ahead_is_declared(name) &&
+            !ahead_is_library_function(name)) ||
+           ct__ahead_report_name(err, code, here, name);
 }
 
 size_t ct__ahead_make_identifier(const char *user_name, char name[CT_AHEAD_IDENTIFIER]) {
@@ -215,6 +116,7 @@ size_t ct__ahead_make_identifier(const char *user_name, char name[CT_AHEAD_IDENT
     for (; *user_name && n < CT_AHEAD_IDENTIFIER - 2; user_name++)
         name[n++] = ahead_is_letter(*user_name) || ahead_is_digit(*user_name) ? *user_name : '_';
     name[n] = '\0';
-    if (ahead_is_reserved(name) || ahead_is_header_name(name)) name[n++] = '_', name[n] = '\0';
+    if (ahead_is_in_list(ahead_reserved_words, name, strlen(name)) || ahead_is_header_name(name))
+        name[n++] = '_', name[n] = '\0';
     return n;
 }

@@ -605,7 +605,7 @@ static bool check_ops_run_loop(ct_check_run *x, const check_op *op, checked_valu
 
 static bool check_ops_run_op(ct_check_run *x, const check_op *op, checked_value *values) {
     const ct_node *node = op->node;
-    ct_arena scratch = {0};
+    CT_ARENA scratch = {0};
     void **in = ct__arena(&scratch, (node->n_in + 1u) * sizeof *in);
     void **out = ct__arena(&scratch, (node->n_out + 1u) * sizeof *out);
     bool ok = in && out;
@@ -623,7 +623,6 @@ static bool check_ops_run_op(ct_check_run *x, const check_op *op, checked_value 
         for (uint32_t k = 0; k < node->n_out && ok && x->checks & CT_CHECK_NAN; k++)
             values[op->out + k].origin = check_ops_result_origin(x, op, k, values, in, out[k]);
     }
-    ct__arena_free(&scratch);
     return ok;
 }
 

@@ -145,13 +145,12 @@ static void dump_write_kernel(ct_ctx *ctx, const char *name, const char *ending,
         dump_flush(ctx, text);
         return;
     }
-    ct_text path = {0};
+    CT_TEXT path = {0};
     ct_err err = {0};
     ct__textf(&path, "%s/%s%s", folder, name, ending);
     if (path.s && !path.failed && text->s && !text->failed &&
         !ct__file_replace(path.s, text->s, text->n, 0644, &err))
         ct__log(ctx, CT_LOG_WARNING, err.text);
-    ct__text_free(&path);
     ct__text_free(text);
 }
 

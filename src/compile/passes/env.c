@@ -62,8 +62,7 @@ static bool env_check_compile(ct_err *err) {
     const char *v = getenv("COTAN_COMPILE");
     if (!v || !*v || strcmp(v, "wait") == 0) return true;
     ct__err(err, CT_E_USAGE, CT_NOWHERE, "COTAN_COMPILE", "it is \"%.40s\", not wait", v);
-    ct__err_hint(err, "unset it to have kernels interpreted while they are compiled");
-    return false;
+    return ct__err_hint(err, "unset it to have kernels interpreted while they are compiled");
 }
 
 const char *ct__env_dump_folder(void) {

@@ -443,7 +443,7 @@ static void gpu_write_kernel_body(gpu_renderer *g) {
 }
 
 static bool gpu_render_kernel(gpu_renderer *g, ct_text *out, char name[40], ct_err *err) {
-    ct_text inner = {0};
+    CT_TEXT inner = {0};
     if (!ct__render_math(g->r.k, gpu_write_math_function, out, err)) return false;
     gpu_write_trees(g, out);
     g->r.out = &inner;
@@ -454,7 +454,6 @@ static bool gpu_render_kernel(gpu_renderer *g, ct_text *out, char name[40], ct_e
     gpu_write_signature(g, name, out);
     ct__text_bytes(out, inner.s ? inner.s : "", inner.n);
     const bool ok = !inner.failed && !out->failed;
-    ct__text_free(&inner);
     return ok || ct__err_memory(err, CT_NOWHERE, "kernel", out->n);
 }
 
@@ -539,7 +538,7 @@ bool ct__render_gpu(const ct_kir *k, ct_gpu_language language, const ct_gpu_caps
     if (!caps->f64 && gpu_uses_f64(k))
         return ct__err(err, CT_E_DEVICE, CT_NOWHERE, "kernel",
                        "it computes in f64, which the device does not have");
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     ct_kshape *vary = ct__arena(&arena, k->n * sizeof *vary);
     ct_kshape *shape = ct__arena_zero(&arena, k->n * sizeof *shape); // each thread has one value
     uint8_t *nested = ct__arena(&arena, k->n * 2);
@@ -567,6 +566,5 @@ bool ct__render_gpu(const ct_kir *k, ct_gpu_language language, const ct_gpu_caps
         gpu_choose_launch(&g, caps, local_offset, launch);
         ok = gpu_render_kernel(&g, out, name, err);
     }
-    ct__arena_free(&arena);
     return ok;
 }

@@ -120,7 +120,7 @@ static void sync_find_classes(const ct_kir *k, int *class_of, bool *reread) {
 }
 
 bool ct__render_find_sync(const ct_kir *k, const ct_kshape *shape, bool *sync, ct_err *err) {
-    ct_arena arena = {0};
+    CT_ARENA arena = {0};
     int *class_of = ct__arena_zero(&arena, (k->nbufs + 1) * sizeof *class_of);
     bool *reread = ct__arena_zero(&arena, k->nbufs + 1);
     sync_finder f = {.k = k, .shape = shape, .class_of = class_of, .reread = reread, .sync = sync};
@@ -142,6 +142,5 @@ bool ct__render_find_sync(const ct_kir *k, const ct_kshape *shape, bool *sync, c
         f.changed = false;
         sync_walk(&f);
     }
-    ct__arena_free(&arena);
     return ok || ct__err_memory(err, CT_NOWHERE, "kernel", k->n * sizeof *f.at_entry);
 }

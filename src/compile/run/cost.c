@@ -170,7 +170,7 @@ bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan) {
     uint64_t need = (c.arena_bytes > arena ? c.arena_bytes - arena : 0) + c.constant_bytes +
                     c.result_bytes +
                     (c.workspace_bytes > workspace ? c.workspace_bytes - workspace : 0);
-    uint64_t left = ct__memory_left(account), user_limit = ct__memory_limit();
+    uint64_t left = ct__memory_left(account), user_limit = ct_memory_limit();
     if (engine->memory_limit && ctx->regions->n && !ctx->regions->least) {
         uint64_t total = account->total;
         uint64_t limit = engine->memory_limit > total ? engine->memory_limit - total : 0;
@@ -336,10 +336,7 @@ static const ct_plan_cost *cost_of_subplans(ct_ctx *ctx, ct_plan *plan) {
         if (ok) cost_add(sum, c), cost_merge_tensors(tensors, &sum->n_tensors, c);
     }
     ct_plan_launch *all = ok ? ct__arena(&plan->arena, (sum->n_launches + 1) * sizeof *all) : NULL;
-    if (!all) {
-        ct__err_memory(&ctx->err, plan->here, "plan", sizeof *sum);
-        return NULL;
-    }
+    if (!all) return ct__null_memory(&ctx->err, plan->here, "plan", sizeof *sum);
     sum->launches = all;
     for (size_t i = 0; i < plan->n_subplans; i++) {
         const ct_plan_cost *c = plan->subplans[i].plan->cost;

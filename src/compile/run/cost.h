@@ -12,7 +12,5 @@ bool ct__plan_name(ct_ctx *ctx, ct_plan *plan, const ct_order *order, const ct_r
 bool ct__plan_fits(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
 // Returns the report, made at the first call; it lives as long as the plan. NULL: out of memory.
 const ct_plan_cost *ct__plan_cost(ct_ctx *ctx, ct_executor *engine, ct_plan *plan);
-// Writes "a, b and c", each with its size and line: the first few of the tensors.
-void ct__write_tensors(ct_text *text, const ct_plan_tensor *tensors, size_t n);
 
 #endif

@@ -120,9 +120,14 @@ static const char *executor_device_name(ct_ctx *ctx, int place) {
     return place ? executor_devices.name[place] : own ? own->device->name : "?";
 }
 
-const ct_account *ct__ctx_account(ct_ctx *ctx) {
-    ct_executor *e = executor_of(ctx);
-    return e ? e->device->account : &ct__account;
+ct_ctx_memory ct__ctx_memory(ct_ctx *ctx) {
+    const ct_executor *e = executor_of(ctx);
+    const ct_account *a = e ? e->device->account : &ct__account;
+    return (ct_ctx_memory){.is_planned = a != &ct__account,
+                           .arenas = a->now[CT_MEMORY_ARENAS],
+                           .constants = a->now[CT_MEMORY_CONSTANTS],
+                           .workspaces = a->now[CT_MEMORY_WORKSPACES],
+                           .peak = a->peak};
 }
 
 void ct__ctx_release_unused(ct_ctx *ctx) {
@@ -146,14 +151,10 @@ void ct__ctx_limit_memory(ct_ctx *ctx, uint64_t bytes) {
     if (e) e->memory_limit = bytes;
 }
 
-void ct__ctx_wait_for_kernels(ct_ctx *ctx) {
-    ct_executor *e = executor_of(ctx);
-    if (e) ct__computing_device(e->device)->wait_for_compiler = true;
-}
-
 void ct_set_synchronous_compilation(void) {
     ct_ctx *ctx = ct__ctx();
-    if (ctx) ct__ctx_wait_for_kernels(ctx);
+    ct_executor *e = ctx ? executor_of(ctx) : NULL;
+    if (e) ct__computing_device(e->device)->wait_for_compiler = true;
 }
 
 void ct__ctx_set_recorder(ct_ctx *ctx, ct_recorder *recorder) {
@@ -185,10 +186,9 @@ static bool executor_has_sent_to(ct_ctx *ctx, const char *given) {
 bool ct_set_device(const char *name) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return false;
-    if (ctx->n_roots || ctx->tracing) {
-        ct__fail(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device", "the context holds pending work");
-        return false;
-    }
+    if (ctx->n_roots || ctx->tracing)
+        return ct__refuse(ctx, CT_E_ARGUMENT, CT_NOWHERE, "set_device",
+                          "the context holds pending work");
     if (!ct__given(ctx, name, CT_NOWHERE, "set_device", "the name") ||
         executor_has_sent_to(ctx, name))
         return false;
@@ -834,7 +834,7 @@ const ct_hooks ct__hooks = {.run = executor_run,
 
 uint64_t ct_peak_memory(void) {
     ct_ctx *ctx = ct__ctx();
-    return ctx ? ct__ctx_account(ctx)->peak : 0;
+    return ctx ? ct__ctx_memory(ctx).peak : 0;
 }
 
 const ct_plan_cost *ct_latest_plan(void) {

@@ -135,11 +135,10 @@ static const char *explain_advice(const ct_difference *d, bool rolling) {
 
 static void explain_log_recomputed(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node,
                                    const char *why) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct__textf(&text, "%s:%u: %s recomputes %s of %s:%u, %s", explain_file_of(here), here.line, op,
               node->op->name, explain_file_of(node->here), node->here.line, why);
     if (text.s && !text.failed) ct__log(ctx, CT_LOG_EXPLAIN, text.s);
-    ct__text_free(&text);
 }
 
 void ct__explain_recomputed(ct_ctx *ctx, ct_loc here, const char *op, const ct_node *node) {
@@ -188,7 +187,7 @@ void ct__explain_new(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_o
     if (!hint && !explain) return;
     size_t launches = 0, kernels = 0, n_new = 0;
     explain_count(plan, &launches, &kernels, &n_new);
-    ct_text text = {0}, why = {0};
+    CT_TEXT text = {0}, why = {0};
     ct_difference attr_difference = {0};
     bool declared = false,
          differs = before && explain_type_difference(&why, plan, before, &declared);
@@ -222,6 +221,4 @@ void ct__explain_new(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_o
     if (text.s && !text.failed && (hint || explain))
         ct__log(ctx, hint ? CT_LOG_WARNING : CT_LOG_EXPLAIN, text.s);
     if (explain) explain_log_reopened(ctx, order);
-    ct__text_free(&text);
-    ct__text_free(&why);
 }

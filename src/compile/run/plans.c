@@ -246,10 +246,9 @@ ct_plan *ct__plans_make(ct_ctx *ctx, ct_executor *e, const ct_root *roots, size_
     const double begin = ct__now();
     ct_hash shape;
     bool auto_dynamic;
-    if (!plans_compute_shape(e, &shape) || !plans_grow_buckets(e)) {
-        ct__err_memory(&ctx->err, roots[0].here, "plan", e->order.n_words * sizeof *e->shape_words);
-        return NULL;
-    }
+    if (!plans_compute_shape(e, &shape) || !plans_grow_buckets(e))
+        return ct__null_memory(&ctx->err, roots[0].here, "plan",
+                               e->order.n_words * sizeof *e->shape_words);
     size_t n_dynamic = plans_choose_dynamic(e, shape, &auto_dynamic);
     ct_plan *p = ct__plan_make(ctx, e, &e->order, roots, n_roots);
     // Some ops need a size when a plan is made. If the user marked none, each size gets a plan of its own.

@@ -44,8 +44,7 @@ ct_emit *ct__emit_new(ct_sched *s, const ct_node *node) {
         if (ct__emit_restart(e)) return e;
     }
     ct__emit_free(e);
-    ct__err_memory(s->err, node ? node->here : CT_NOWHERE, "kernel", sizeof *d);
-    return NULL;
+    return ct__null_memory(s->err, node ? node->here : CT_NOWHERE, "kernel", sizeof *d);
 }
 
 void ct__emit_free(ct_emit *e) {

@@ -11,18 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/schedule/sched.h"
+#include "compile/schedule/fuse.h"
 #include "kinds/reduce.h"
 
 enum {
     SHARED_OPS = 6,        // ops of a value above which several users share a buffer of it
     SHARED_LOADS = 3,      // or loads, such as a sum of the results of a few layers
     POSITION_OPS = 3,      // ops of positions above which many rows share a buffer of them
-    MAX_OPS = 160,         // ops inlined into one value
-    MAX_LOADS = 48,        // of these, loads
-    MAX_DEPTH = 96,        // of nested inlining in a unit
-    MAX_GROUP_DEPTH = 256, // of nested inlining through the units of a group
-    MAX_READS = 160,       // loads of a group (a kernel takes 1,280 buffers)
     MANY_SCALARS = 8,      // operands from which a single number is gathered, from as many kernels
     MAX_SCALARS = 1000,    // loads of a kernel that gathers scalars
     FEW_ROWS = 8,          // fewer whole rows do not share a kernel ...
@@ -32,68 +27,13 @@ enum {
     TASKS_PER_CORE = 4,    // ... if each core has so many of its accumulators
     MAX_PROLOGUE_STEPS = 32, // ops that a template computes while it packs an operand
     FEW_STEPS = 4,           // the same where that spares a kernel, but few bytes
-    MAX_REMAT_SOURCES = 8,   // of a value that is recomputed
-    MIN_REMAT_BYTES = 1 << 16,
-    SMALL_PART = 8,     // the part of a value that costs next to nothing to store and to read
-    FEW_GATHERED = 64,  // a gather of few elements takes at most one in so many
-    MAX_READERS = 1024, // number of newest readers of a value that are examined
+    FEW_GATHERED = 64,       // a gather of few elements takes at most one in so many
+    MAX_READERS = 1024,      // number of newest readers of a value that are examined
 };
 #define MAX_STORED_BYTES (1 << 24) // of a value with small sources that is stored for a reduction
 #define INFINITE_BYTES (INT64_MAX / 4)
 
-typedef struct { // of a node
-    uint32_t users;
-    int ops, loads, depth;
-    bool unit, expensive;
-    bool expensive_per_lane; // expensive, and different for each element along the last axis
-    bool runs_early;         // has a kernel of its own, which runs as early as possible
-    // moved so that a step along the last axis is a quotient of offsets, and no step in memory
-    bool torn;
-    // stored, since a reduction's index over several axes would be divided to index it
-    bool avoids_division;
-    // a loop of a reduction reads it, perhaps through elementwise and moved values
-    bool feeds_reduction;
-    size_t newest_edge; // the newest edge to a reader of it, plus one; 0: none
-} fuse_cost;
-
-typedef struct { // an element of another unit, a template's result or a leaf that a unit reads
-    ct_val v;
-    const ct_ix *at;
-    bool aligned; // at the same position as the unit's own element, in the order of both
-} fuse_read;
-
-typedef struct fuser {
-    ct_sched *s;
-    fuse_cost *costs; // (graph->n)
-    ct_emit *e;       // expressions of the current unit
-    fuse_read *reads; // (n_reads) of the current unit
-    size_t n_reads, reads_cap;
-    ct_ix axis[CT_MAX_RANK];   // variables of the current unit's axes; of a reduction: of its
-    bool reduced[CT_MAX_RANK]; // operand's axes
-    int rank;
-    struct edge {
-        ct_node *from;
-        int32_t unit; // reader, by node index
-        size_t older; // the next older edge of the same node, plus one; 0: none
-        bool aligned;
-    } * edges; // (n_edges) all reads of units, which tell what must be stored
-    size_t n_edges, edges_cap;
-    struct deps {
-        int32_t *v; // (n) groups that it reads
-        size_t n, cap;
-        int32_t *readers; // (n_readers) groups that read it
-        size_t n_readers, readers_cap;
-        uint64_t *ancestors; // (words) a bit for each group that must run before
-        size_t words, words_cap;
-        int depth;
-        size_t reads; // upper bound of its buffers
-    } * deps;         // (n_groups)
-    size_t deps_cap;
-    int32_t *worklist;
-    size_t worklist_cap;
-} fuser;
-
-static bool fuse_no_memory(ct_sched *s) {
+bool ct__fuse_no_memory(ct_sched *s) {
     return ct__err_memory(s->err, CT_NOWHERE, "plan", sizeof(ct_group));
 }
 // True if the node has a group of its own.
@@ -105,19 +45,19 @@ static bool fuse_is_in_memory(const ct_node *n) {
     return ct__is_leaf(n) || (fuse_has_own_group(n) && !n->op->kind->epilogue);
 }
 
-static int64_t fuse_bytes(ct_val v) {
+int64_t ct__fuse_bytes(ct_val v) {
     const ct_type *t = ct__type(v);
     return ct__guess(t, ~0u) * ct_dtype_bits((ct_dtype)t->dtype) / 8;
 }
 
 // ------------------------------------------------------------------------------------------ groups
 
-static ct_group *fuse_group_new(fuser *f) {
+static ct_group *fuse_group_new(ct_fuser *f) {
     ct_sched *s = f->s;
     ct_group *g = ct__arena_zero(&s->arena, sizeof *g);
     if (!g || !CT_GROW(s->groups, s->groups_cap, s->n_groups + 1) ||
         !CT_GROW(f->deps, f->deps_cap, s->n_groups + 1)) {
-        fuse_no_memory(s);
+        ct__fuse_no_memory(s);
         return NULL;
     }
     g->id = (int32_t)s->n_groups;
@@ -126,8 +66,8 @@ static ct_group *fuse_group_new(fuser *f) {
     return g;
 }
 
-static bool fuse_add_unit(fuser *f, ct_group *g, const ct_unit *u) {
-    if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return fuse_no_memory(f->s);
+static bool fuse_add_unit(ct_fuser *f, ct_group *g, const ct_unit *u) {
+    if (!CT_GROW(g->units, g->units_cap, g->n_units + 1)) return ct__fuse_no_memory(f->s);
     g->units[g->n_units++] = *u;
     g->has_reduce |= u->reduce;
     g->has_across |= u->across;
@@ -143,7 +83,7 @@ static ct_unit fuse_unit_new(ct_node *node) {
 // True if the node computes one number from many, such as the sum of the results of separate reductions. It
 // runs after all of them in a kernel of its own: in the kernel of one of them it would delay that kernel
 // until after the others, and none of them could run in parallel with it.
-static bool fuse_gathers_scalars(const fuser *f, const ct_node *node) {
+static bool fuse_gathers_scalars(const ct_fuser *f, const ct_node *node) {
     return f->s->fuse && ct__is_pointwise(node) && !node->out->dyn && ct__count(node->out) == 1 &&
            f->costs[node->index].loads >= MANY_SCALARS;
 }
@@ -162,26 +102,26 @@ static void fuse_set_rows(ct_group *g, ct_unit *u) {
 // True if group `from` is group `to` or depends on it, directly or through others. The set of all groups
 // that a group depends on is kept as bits. Comparing ages of groups would not do, since an old group grows
 // by units that read new groups.
-static bool fuse_depends_on(const fuser *f, int32_t from, int32_t to) {
+static bool fuse_depends_on(const ct_fuser *f, int32_t from, int32_t to) {
     const struct deps *d = &f->deps[from];
     return from == to || ((size_t)to / 64 < d->words && d->ancestors[to / 64] >> to % 64 & 1);
 }
 // True if `from` depends on `to` through another group.
-static bool fuse_depends_indirectly(const fuser *f, int32_t from, int32_t to) {
+static bool fuse_depends_indirectly(const ct_fuser *f, int32_t from, int32_t to) {
     for (size_t i = 0; i < f->deps[from].n; i++)
         if (f->deps[from].v[i] != to && fuse_depends_on(f, f->deps[from].v[i], to)) return true;
     return false;
 }
 
 // Adds group `on`, and all that it depends on, to the ancestors of a group. *more: one of them is new.
-static bool fuse_add_ancestors(fuser *f, int32_t group, int32_t on, bool *more) {
+static bool fuse_add_ancestors(ct_fuser *f, int32_t group, int32_t on, bool *more) {
     struct deps *d = &f->deps[group];
     const struct deps *from = &f->deps[on];
     size_t words = (size_t)on / 64 + 1;
     if (from->words > words) words = from->words;
     *more = false;
     if (words > d->words) {
-        if (!CT_GROW(d->ancestors, d->words_cap, words)) return fuse_no_memory(f->s);
+        if (!CT_GROW(d->ancestors, d->words_cap, words)) return ct__fuse_no_memory(f->s);
         memset(d->ancestors + d->words, 0, (words - d->words) * sizeof *d->ancestors);
         d->words = words;
     }
@@ -194,9 +134,9 @@ static bool fuse_add_ancestors(fuser *f, int32_t group, int32_t on, bool *more) 
     return true;
 }
 // Adds the ancestors of a group to those of all groups that read it.
-static bool fuse_propagate_ancestors(fuser *f, int32_t group) {
+static bool fuse_propagate_ancestors(ct_fuser *f, int32_t group) {
     size_t depth = 0;
-    if (!CT_GROW(f->worklist, f->worklist_cap, 1)) return fuse_no_memory(f->s);
+    if (!CT_GROW(f->worklist, f->worklist_cap, 1)) return ct__fuse_no_memory(f->s);
     f->worklist[depth++] = group;
     while (depth > 0) {
         const int32_t on = f->worklist[--depth];
@@ -204,14 +144,14 @@ static bool fuse_propagate_ancestors(fuser *f, int32_t group) {
             bool more;
             if (!fuse_add_ancestors(f, f->deps[on].readers[i], on, &more)) return false;
             if (!more) continue;
-            if (!CT_GROW(f->worklist, f->worklist_cap, depth + 1)) return fuse_no_memory(f->s);
+            if (!CT_GROW(f->worklist, f->worklist_cap, depth + 1)) return ct__fuse_no_memory(f->s);
             f->worklist[depth++] = f->deps[on].readers[i];
         }
     }
     return true;
 }
 
-static bool fuse_add_dependency(fuser *f, int32_t group, int32_t on) {
+static bool fuse_add_dependency(ct_fuser *f, int32_t group, int32_t on) {
     struct deps *d = &f->deps[group], *other = &f->deps[on];
     bool more;
     if (group == on) return true;
@@ -219,7 +159,7 @@ static bool fuse_add_dependency(fuser *f, int32_t group, int32_t on) {
         if (d->v[i] == on) return true;
     if (!CT_GROW(d->v, d->cap, d->n + 1) ||
         !CT_GROW(other->readers, other->readers_cap, other->n_readers + 1))
-        return fuse_no_memory(f->s);
+        return ct__fuse_no_memory(f->s);
     d->v[d->n++] = on;
     other->readers[other->n_readers++] = group;
     return fuse_add_ancestors(f, group, on, &more) && (!more || fuse_propagate_ancestors(f, group));
@@ -227,8 +167,8 @@ static bool fuse_add_dependency(fuser *f, int32_t group, int32_t on) {
 
 // -------------------------------------------------------------------------- what is worth a buffer
 
-static void fuse_count_cost(fuser *f, const ct_node *node) {
-    fuse_cost *c = &f->costs[node->index];
+static void fuse_count_cost(ct_fuser *f, const ct_node *node) {
+    ct_fuse_cost *c = &f->costs[node->index];
     c->ops = ct__is_pointwise(node) ? 1 : node->n_in > 2 ? node->n_in : 0;
     c->expensive = node->op->work && (node->out->dyn || ct__count(node->out) > 1);
     c->expensive_per_lane =
@@ -236,7 +176,7 @@ static void fuse_count_cost(fuser *f, const ct_node *node) {
     for (int i = 0; i < (node->op->waits ? 1 : node->n_in); i++) {
         const ct_node *in = node->in[i].node;
         const ct_type *t = ct__type(node->in[i]);
-        const fuse_cost *x = &f->costs[in->index];
+        const ct_fuse_cost *x = &f->costs[in->index];
         if (ct__is_leaf(in) || x->unit || fuse_has_own_group(in)) {
             c->loads += in->op != &ct__op_const || ct__count(in->out) != 1;
             continue;
@@ -253,7 +193,7 @@ static void fuse_count_cost(fuser *f, const ct_node *node) {
 // True if an operand of a template is plain memory, or a view of it with constant steps (a vector of 16
 // never crosses a multiple of 16). A template reads each element several times, so other operands are
 // stored first.
-static bool fuse_is_plain_view(fuser *f, ct_val v, ct_node **base) {
+static bool fuse_is_plain_view(ct_fuser *f, ct_val v, ct_node **base) {
     if (!ct__emit_restart(f->e)) return false;
     ct_ix var[CT_MAX_RANK], at[CT_MAX_RANK];
     int rank = ct__type(v)->rank;
@@ -277,17 +217,17 @@ static bool fuse_is_plain_view(fuser *f, ct_val v, ct_node **base) {
         if (ct__ix_divides(f->e->pool, offset, var[a], CT_LANES)) return false;
     return true;
 }
-static bool fuse_val_is_loaded(const fuser *f, ct_val v) {
+static bool fuse_val_is_loaded(const ct_fuser *f, ct_val v) {
     return ct__is_leaf(v.node) || fuse_has_own_group(v.node) || f->costs[v.node->index].unit;
 }
 // Returns the bytes of memory from which a value is computed in at most `steps` cheap ops; INFINITE_BYTES
 // if it is not cheap. leaves_only: no other kernel computes those sources.
-static int64_t fuse_source_bytes(const fuser *f, const ct_node *template, ct_val v, int *steps,
+static int64_t fuse_source_bytes(const ct_fuser *f, const ct_node *template, ct_val v, int *steps,
                                  bool *leaves_only) {
     const ct_node *node = v.node;
     if (fuse_val_is_loaded(f, v)) {
         *leaves_only &= ct__is_leaf(node);
-        return fuse_bytes(v);
+        return ct__fuse_bytes(v);
     }
     int64_t bytes = 0;
     // Rows that are gathered a block at a time, such as the pages of a cache, are read in place instead of
@@ -309,17 +249,17 @@ static int64_t fuse_source_bytes(const fuser *f, const ct_node *template, ct_val
 // cast or scaled value, unless the kernel that computes it can do that once. The ops are repeated at each
 // packing: for B once for about 256 rows of the result, which take 256 multiply-adds an element, for A once
 // for about 384 columns.
-static bool fuse_is_prologue(const fuser *f, const ct_node *template, ct_val v) {
+static bool fuse_is_prologue(const ct_fuser *f, const ct_node *template, ct_val v) {
     int steps = MAX_PROLOGUE_STEPS;
     bool leaves_only = true;
     if (!template->op->kind->packs) return false;
     const int64_t bytes = fuse_source_bytes(f, template, v, &steps, &leaves_only),
-                  stored = fuse_bytes(v);
+                  stored = ct__fuse_bytes(v);
     if (bytes * 2 < stored) return true;
     return leaves_only && steps >= MAX_PROLOGUE_STEPS - FEW_STEPS && bytes <= stored + stored / 10;
 }
 
-static bool fuse_reads_leaf(const fuser *f, const ct_node *node, const ct_node *leaf) {
+static bool fuse_reads_leaf(const ct_fuser *f, const ct_node *node, const ct_node *leaf) {
     uint32_t *stamp = &f->s->stamp[node->index];
     if (node == leaf) return true;
     if (ct__is_leaf(node) || fuse_has_own_group(node) || *stamp == f->s->stamp_now) return false;
@@ -331,7 +271,7 @@ static bool fuse_reads_leaf(const fuser *f, const ct_node *node, const ct_node *
 // True if a template that updates its variable in place has an operand that is computed from that variable.
 // It cannot read the old values while it writes, so the operand (the few rows that are moved within the
 // variable) is stored first; otherwise the whole variable would be copied.
-static bool fuse_moves_within_variable(const fuser *f, const ct_node *template, ct_val v) {
+static bool fuse_moves_within_variable(const ct_fuser *f, const ct_node *template, ct_val v) {
     const ct_graph *g = f->s->graph;
     const ct_node *leaf = template->in[0].node;
     if (!template->op->kind->changes_operand || leaf->op != &ct__op_data) return false;
@@ -344,7 +284,7 @@ static bool fuse_moves_within_variable(const fuser *f, const ct_node *template, 
     return r < g->n_roots && fuse_reads_leaf(f, v.node, leaf);
 }
 
-static void fuse_mark_template_operand(fuser *f, const ct_node *template, ct_val v) {
+static void fuse_mark_template_operand(ct_fuser *f, const ct_node *template, ct_val v) {
     ct_node *node = v.node;
     if (ct__is_leaf(node) || fuse_has_own_group(node)) return;
     if (fuse_moves_within_variable(f, template, v)) {
@@ -356,12 +296,12 @@ static void fuse_mark_template_operand(fuser *f, const ct_node *template, ct_val
     if (!ct__is_leaf(node) && !fuse_has_own_group(node)) f->costs[node->index].unit = true;
 }
 // The launches of a loop, and a called function, read their operands from memory.
-static void fuse_mark_loop_operand(fuser *f, const ct_node *node) {
+static void fuse_mark_loop_operand(ct_fuser *f, const ct_node *node) {
     if (!ct__is_leaf(node) && !fuse_has_own_group(node)) f->costs[node->index].unit = true;
 }
 
 // True if the node narrows a reduction that has no other user: the narrow value is stored instead.
-static bool fuse_narrows_reduction(const fuser *f, const ct_node *node) {
+static bool fuse_narrows_reduction(const ct_fuser *f, const ct_node *node) {
     if (!ct__is_pointwise(node) || node->n_in != 1) return false;
     const ct_node *in = node->in[0].node;
     return ct__is_reduced(in) && f->costs[in->index].users == 1 &&
@@ -370,19 +310,19 @@ static bool fuse_narrows_reduction(const fuser *f, const ct_node *node) {
 
 // True if the node gathers a few elements of a large temporary. It runs as soon as the temporary is there,
 // so that the temporary does not live until those elements are used, as logits would until the loss.
-static bool fuse_gathers_few(const fuser *f, const ct_node *node) {
+static bool fuse_gathers_few(const ct_fuser *f, const ct_node *node) {
     if (!node->op->kind->positions || !f->s->fuse) return false;
     const ct_node *from = node->in[0].node;
-    const int64_t bytes = fuse_bytes(node->in[0]);
+    const int64_t bytes = ct__fuse_bytes(node->in[0]);
     uint32_t users = f->costs[from->index].users;
     for (; ct__is_view(from) && !f->costs[from->index].unit; from = from->in[0].node)
         users += f->costs[from->in[0].node->index].users - 1;
     return (fuse_has_own_group(from) || f->costs[from->index].unit) && users > 1 &&
-           bytes >= MIN_REMAT_BYTES &&
+           bytes >= CT_FUSE_MIN_REMAT_BYTES &&
            ct__guess(node->out, ~0u) <= ct__guess(ct__type(node->in[0]), ~0u) / FEW_GATHERED;
 }
 
-static void fuse_mark_reduction_inputs(fuser *f) {
+static void fuse_mark_reduction_inputs(ct_fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = g->n; i-- > 0;) {
         const ct_node *node = g->nodes[i];
@@ -393,16 +333,16 @@ static void fuse_mark_reduction_inputs(fuser *f) {
     }
 }
 
-static bool fuse_is_loaded(const fuser *f, const ct_node *node) {
+bool ct__fuse_is_loaded(const ct_fuser *f, const ct_node *node) {
     return ct__is_leaf(node) || fuse_has_own_group(node) || f->costs[node->index].unit;
 }
 
-static bool fuse_find_reads(fuser *f, ct_node *node);
-static bool fuse_visit(fuser *f, ct_val v, const ct_ix *at);
+static bool fuse_find_reads(ct_fuser *f, ct_node *node);
+static bool fuse_visit(ct_fuser *f, ct_val v, const ct_ix *at);
 
 // True if the value interleaves phases, as the gradient of a strided op does. Loops of a reduction would
 // divide for each of its elements; a kernel that only interleaves has a cell for each period (cuts.c).
-static bool fuse_is_noncontiguous(fuser *f, ct_node *node) {
+static bool fuse_is_noncontiguous(ct_fuser *f, ct_node *node) {
     const ct_type *t = node->out;
     bool divides = ct__is_pointwise(node), has_inputs = false;
     for (int k = 0; k < node->n_in && divides; k++) {
@@ -417,7 +357,7 @@ static bool fuse_is_noncontiguous(fuser *f, ct_node *node) {
     const ct_ix var = f->axis[t->rank - 1];
     divides = false;
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         if (ct__count(ct__type(r->v)) > 1 && !ct__type(r->v)->dyn)
             from += ct__count(ct__type(r->v));
         divides |= ct__ix_divides(f->e->pool, ct__emit_offset(f->e, r->v, r->at), var, CT_LANES);
@@ -425,25 +365,25 @@ static bool fuse_is_noncontiguous(fuser *f, ct_node *node) {
     return divides && from >= ct__count(t) / 2; // it is no view that repeats few elements
 }
 // Stores a noncontiguous value if a node that is not a view reads it and a reduction follows.
-static void fuse_store_noncontiguous(fuser *f, ct_node *node) {
-    fuse_cost *c = &f->costs[node->index];
+static void fuse_store_noncontiguous(ct_fuser *f, ct_node *node) {
+    ct_fuse_cost *c = &f->costs[node->index];
     c->torn = c->feeds_reduction && ct__is_inlined(node) && fuse_is_noncontiguous(f, node);
     for (int k = 0; k < node->n_in && !c->torn; k++) {
-        fuse_cost *in = &f->costs[node->in[k].node->index];
+        ct_fuse_cost *in = &f->costs[node->in[k].node->index];
         in->unit |= in->torn && in->feeds_reduction && !ct__is_view(node);
     }
 }
 
 // True if lanes along several reduced axes divide their index to address what is broadcast along one of
 // them.
-static bool fuse_fold_divides(fuser *f, const ct_node *node, int64_t *from) {
+static bool fuse_fold_divides(ct_fuser *f, const ct_node *node, int64_t *from) {
     ct_ix at[CT_MAX_RANK], var = CT_IX_NONE;
     bool divides = false;
     f->n_reads = 0;
     if (ct__emit_restart(f->e)) var = ct__fold_lanes(f->e, node, at);
     if (var == CT_IX_NONE || !fuse_visit(f, node->in[0], at)) return false;
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         *from += ct__guess(ct__type(r->v), ~0u);
         divides |= ct__ix_divides(f->e->pool, ct__emit_offset(f->e, r->v, r->at), var, CT_LANES);
     }
@@ -451,17 +391,17 @@ static bool fuse_fold_divides(fuser *f, const ct_node *node, int64_t *from) {
 }
 // Stores such an operand, in a kernel that loops over its axes, if it is small or not much larger than its
 // sources.
-static void fuse_store_divided(fuser *f, const ct_node *node) {
+static void fuse_store_divided(ct_fuser *f, const ct_node *node) {
     const ct_node *in = node->in[0].node;
     int64_t from = 0;
-    if (fuse_is_loaded(f, in) || !ct__is_inlined(in) || ct__fold_is_short(f->e, node) ||
+    if (ct__fuse_is_loaded(f, in) || !ct__is_inlined(in) || ct__fold_is_short(f->e, node) ||
         !fuse_fold_divides(f, node, &from))
         return;
-    if (from >= ct__guess(in->out, ~0u) / 2 || fuse_bytes(node->in[0]) <= MAX_STORED_BYTES)
+    if (from >= ct__guess(in->out, ~0u) / 2 || ct__fuse_bytes(node->in[0]) <= MAX_STORED_BYTES)
         f->costs[in->index].unit = f->costs[in->index].avoids_division = true;
 }
 
-static void fuse_mark_units(fuser *f) {
+static void fuse_mark_units(ct_fuser *f) {
     const ct_graph *g = f->s->graph;
     for (size_t i = 0; i < g->n; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
@@ -485,13 +425,13 @@ static void fuse_mark_units(fuser *f) {
     }
     for (size_t i = 0; i < g->n; i++) {
         ct_node *node = g->nodes[i];
-        fuse_cost *c = &f->costs[i];
+        ct_fuse_cost *c = &f->costs[i];
         if (ct__is_leaf(node) || fuse_has_own_group(node)) {
             c->unit = false;
             continue;
         }
         for (int k = 0; k < node->n_in && f->s->fuse; k++) {
-            fuse_cost *in = &f->costs[node->in[k].node->index];
+            ct_fuse_cost *in = &f->costs[node->in[k].node->index];
             const bool too_expensive =
                 in->expensive_per_lane ||
                 (node->op->kind->positions && k == 1 && in->ops >= POSITION_OPS);
@@ -505,14 +445,14 @@ static void fuse_mark_units(fuser *f) {
             c->users > 1 && (c->expensive || c->ops > SHARED_OPS || c->loads > SHARED_LOADS);
         c->runs_early = fuse_gathers_few(f, node);
         c->unit |= ct__is_reduced(node) || !f->s->fuse || is_shared ||
-                   fuse_narrows_reduction(f, node) || c->runs_early || c->ops > MAX_OPS ||
-                   c->loads > MAX_LOADS || c->depth > MAX_DEPTH;
+                   fuse_narrows_reduction(f, node) || c->runs_early || c->ops > CT_FUSE_MAX_OPS ||
+                   c->loads > CT_FUSE_MAX_LOADS || c->depth > CT_FUSE_MAX_DEPTH;
     }
 }
 
 // ------------------------------------------------------------------ the elements that a unit reads
 
-static bool fuse_visit_operands(fuser *f, const ct_node *node, const ct_ix *at) {
+static bool fuse_visit_operands(ct_fuser *f, const ct_node *node, const ct_ix *at) {
     ct_ix own[CT_MAX_RANK];
     if (ct__is_pointwise(node)) {
         for (int i = 0; i < node->n_in; i++) {
@@ -539,18 +479,19 @@ static bool fuse_visit_operands(fuser *f, const ct_node *node, const ct_ix *at) 
     return true;
 }
 
-static bool fuse_visit(fuser *f, ct_val v, const ct_ix *at) {
+static bool fuse_visit(ct_fuser *f, ct_val v, const ct_ix *at) {
     if (ct__emit_recalls(f->e, v, at)) return true;
     ct__emit_remember(f->e, v, at, 0);
     if (f->s->err->code) return false;
-    if (!fuse_is_loaded(f, v.node)) return fuse_visit_operands(f, v.node, at);
-    if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return fuse_no_memory(f->s);
-    f->reads[f->n_reads++] = (fuse_read){v, f->e->draft->memo[f->e->draft->n_memo - 1].at, false};
+    if (!ct__fuse_is_loaded(f, v.node)) return fuse_visit_operands(f, v.node, at);
+    if (!CT_GROW(f->reads, f->reads_cap, f->n_reads + 1)) return ct__fuse_no_memory(f->s);
+    f->reads[f->n_reads++] =
+        (ct_fuse_read){v, f->e->draft->memo[f->e->draft->n_memo - 1].at, false};
     return true;
 }
 
 // Fills reads, axis, reduced and rank for a unit. The axes are those of `v`, which has as many elements.
-static bool fuse_find_reads_along(fuser *f, ct_node *node, ct_val v) {
+static bool fuse_find_reads_along(ct_fuser *f, ct_node *node, ct_val v) {
     f->n_reads = 0;
     if (!ct__emit_restart(f->e)) return false;
     const ct_type *t = ct__type(v);
@@ -567,19 +508,19 @@ static bool fuse_find_reads_along(fuser *f, ct_node *node, ct_val v) {
         return false;
     const ct_ix offset = ct__emit_offset(f->e, v, f->axis);
     for (size_t i = 0; i < f->n_reads; i++) {
-        fuse_read *r = &f->reads[i];
+        ct_fuse_read *r = &f->reads[i];
         r->aligned = ct__is_pointwise(r->v.node) &&
                      ct__guess(ct__type(r->v), ~0u) == ct__guess(t, ~0u) &&
                      ct__emit_offset(f->e, r->v, r->at) == offset;
     }
     return true;
 }
-static bool fuse_find_reads(fuser *f, ct_node *node) {
+static bool fuse_find_reads(ct_fuser *f, ct_node *node) {
     return fuse_find_reads_along(f, node, ct__is_reduced(node) ? node->in[0] : (ct_val){node, 0});
 }
 
 // Returns the axis of the unit whose variable the expression is. -1: none.
-static int fuse_find_axis(const fuser *f, ct_ix x) {
+static int fuse_find_axis(const ct_fuser *f, ct_ix x) {
     for (int a = 0; a < f->rank; a++)
         if (f->axis[a] == x && ct__ix_node(f->e->pool, x)->kind == CT_IX_VAR) return a;
     return -1;
@@ -587,11 +528,11 @@ static int fuse_find_axis(const fuser *f, ct_ix x) {
 
 // ----------------------------------------------------------------------------------------- joining
 
-static bool fuse_reads_group(const fuser *f, const fuse_read *r, const ct_group *g) {
+static bool fuse_reads_group(const ct_fuser *f, const ct_fuse_read *r, const ct_group *g) {
     return !ct__is_leaf(r->v.node) && ct__sval(f->s, r->v)->group == g->id;
 }
 
-static bool fuse_has_same_axes(fuser *f, ct_val v, ct_val w) {
+static bool fuse_has_same_axes(ct_fuser *f, ct_val v, ct_val w) {
     int rank = ct__type(v)->rank;
     if (ct__type(w)->rank != rank) return false;
     for (int a = 0; a < rank; a++)
@@ -603,16 +544,16 @@ static bool fuse_has_same_axes(fuser *f, ct_val v, ct_val w) {
 }
 
 // True if the unit, which is elementwise, reads each value of the group at its own element.
-static bool fuse_reads_in_place(const fuser *f, const ct_group *g) {
+static bool fuse_reads_in_place(const ct_fuser *f, const ct_group *g) {
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         for (int a = 0; fuse_reads_group(f, r, g) && a < f->rank; a++)
             if (r->at[a] != f->axis[a]) return false;
     }
     return true;
 }
 
-static const ct_unit *fuse_find_unit(const ct_group *g, ct_val v) {
+const ct_unit *ct__fuse_find_unit(const ct_group *g, ct_val v) {
     for (size_t i = 0; i < g->n_units; i++)
         if (g->units[i].v.node == v.node) return &g->units[i];
     return NULL;
@@ -620,13 +561,13 @@ static const ct_unit *fuse_find_unit(const ct_group *g, ct_val v) {
 
 // Finds the axis of the unit that runs along each row axis of a group with rows. False: some read does not
 // follow the rows.
-static bool fuse_map_rows(fuser *f, const ct_group *g, int8_t *along, bool *touched) {
+static bool fuse_map_rows(ct_fuser *f, const ct_group *g, int8_t *along, bool *touched) {
     memset(along, -1, CT_MAX_RANK);
     *touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         if (!fuse_reads_group(f, r, g)) continue;
-        const ct_unit *m = fuse_find_unit(g, r->v);
+        const ct_unit *m = ct__fuse_find_unit(g, r->v);
         if (!m || m->across || m->axes.node != m->v.node) return false;
         *touched = true;
         for (int a = 0; a < ct__type(r->v)->rank; a++) {
@@ -648,7 +589,7 @@ static bool fuse_map_rows(fuser *f, const ct_group *g, int8_t *along, bool *touc
 }
 
 // Returns the output axis of one of the unit's axes (of a reduction: the operand's).
-static int fuse_output_axis(const fuser *f, const ct_node *node, int axis) {
+static int fuse_output_axis(const ct_fuser *f, const ct_node *node, int axis) {
     if (!ct__is_reduced(node) || node->out->rank == f->rank) return axis;
     int o = 0;
     for (int a = 0; a < axis; a++) o += !f->reduced[a];
@@ -666,7 +607,7 @@ static bool fuse_can_keep_rows(int64_t rows, uint32_t inner, const ct_type *t) {
 
 // Fits a unit into the rows of a group with reductions: sets its row axes. False: it does not fit (as for
 // all functions of this section).
-static bool fuse_fit_rows(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_rows(ct_fuser *f, ct_group *g, ct_unit *u) {
     int8_t along[CT_MAX_RANK];
     bool touched;
     ct_node *node = u->v.node;
@@ -691,7 +632,7 @@ static bool fuse_fit_rows(fuser *f, ct_group *g, ct_unit *u) {
 // Fits a reduction that has the operand shape and axes of one of the group's, and shares an input with it.
 // It must read no other rows of the group: a convolution's gradient reads windows of the result, which
 // would be computed anew for each of its elements.
-static bool fuse_fit_sibling(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_sibling(ct_fuser *f, ct_group *g, ct_unit *u) {
     const ct_node *node = u->v.node;
     int8_t along[CT_MAX_RANK];
     bool touched;
@@ -712,8 +653,8 @@ static bool fuse_fit_sibling(fuser *f, ct_group *g, ct_unit *u) {
 
 // Finds the operand's axis of each of the group's rows. True if a reduction of the group keeps exactly
 // these axes, and the unit keeps exactly the others, over an operand of the same sizes.
-static bool fuse_is_complement(fuser *f, const ct_group *g, const ct_unit *m, const ct_node *node,
-                               int8_t *along) {
+static bool fuse_is_complement(ct_fuser *f, const ct_group *g, const ct_unit *m,
+                               const ct_node *node, int8_t *along) {
     const ct_node *other = m->v.node;
     const ct_type *in = ct__type(node->in[0]);
     if (!m->reduce || m->across || !fuse_has_same_axes(f, other->in[0], node->in[0])) return false;
@@ -732,7 +673,7 @@ static bool fuse_is_complement(fuser *f, const ct_group *g, const ct_unit *m, co
 }
 // Fits a sum over the rows of a group with reductions, so that both read each row once. Each accumulator of
 // the reduction rule is a task, so there must be many rows.
-static bool fuse_fit_row_sum(fuser *f, const ct_group *g, ct_unit *u) {
+static bool fuse_fit_row_sum(ct_fuser *f, const ct_group *g, ct_unit *u) {
     const ct_node *node = u->v.node;
     const ct_type *in = ct__type(node->in[0]);
     int8_t along[CT_MAX_RANK];
@@ -753,9 +694,9 @@ static bool fuse_fit_row_sum(fuser *f, const ct_group *g, ct_unit *u) {
         tasks < TASKS_PER_CORE * f->s->program->target.cores)
         return false;
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         if (!fuse_reads_group(f, r, g)) continue;
-        const ct_unit *m = fuse_find_unit(g, r->v);
+        const ct_unit *m = ct__fuse_find_unit(g, r->v);
         if (!m || m->across || m->axes.node != m->v.node) return false;
         for (int a = 0; a < ct__type(r->v)->rank; a++)
             if (m->row[a] >= 0 && fuse_find_axis(f, r->at[a]) != along[m->row[a]]) return false;
@@ -776,7 +717,7 @@ static bool fuse_is_flattened(ct_val v, ct_val w) {
            (fuse_is_flat(a) || fuse_is_flat(b));
 }
 // True if the unit reads each value of the group at the position of its own element, in the order of both.
-static bool fuse_reads_in_order(fuser *f, const ct_group *g, const ct_unit *u) {
+static bool fuse_reads_in_order(ct_fuser *f, const ct_group *g, const ct_unit *u) {
     const ct_ix own = ct__emit_offset(f->e, u->v, f->axis);
     for (size_t i = 0; i < f->n_reads; i++)
         if (fuse_reads_group(f, &f->reads[i], g) &&
@@ -787,26 +728,26 @@ static bool fuse_reads_in_order(fuser *f, const ct_group *g, const ct_unit *u) {
 
 // Fits an elementwise unit into a group of elementwise ones. They have the same axes and the reads are in
 // place, or they have as many elements in the same order.
-static bool fuse_fit_pointwise(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_pointwise(ct_fuser *f, ct_group *g, ct_unit *u) {
     if (u->reduce) return false;
     if (fuse_has_same_axes(f, u->v, g->units[0].v)) return fuse_reads_in_place(f, g);
     return fuse_is_flattened(u->v, g->units[0].v) && fuse_reads_in_order(f, g, u);
 }
-static bool fuse_has_one_shape(fuser *f, const ct_group *g) {
+static bool fuse_has_one_shape(ct_fuser *f, const ct_group *g) {
     for (size_t i = 1; i < g->n_units; i++)
         if (!fuse_has_same_axes(f, g->units[i].v, g->units[0].v)) return false;
     return true;
 }
 
 // Fits a reduction into a group of elementwise units, whose axes become rows and reduced axes.
-static bool fuse_fit_reduction(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_reduction(ct_fuser *f, ct_group *g, ct_unit *u) {
     int8_t axis[CT_MAX_RANK];
     memset(axis, -1, sizeof axis);
     if (!u->reduce || !fuse_has_one_shape(f, g)) return false;
     const ct_type *t = ct__type(g->units[0].v), *in = ct__type(u->v.node->in[0]);
     bool touched = false;
     for (size_t i = 0; i < f->n_reads; i++) {
-        const fuse_read *r = &f->reads[i];
+        const ct_fuse_read *r = &f->reads[i];
         if (!fuse_reads_group(f, r, g)) continue;
         touched = true;
         for (int a = 0; a < t->rank; a++) {
@@ -841,7 +782,7 @@ static bool fuse_fit_reduction(fuser *f, ct_group *g, ct_unit *u) {
     return true;
 }
 
-static bool fuse_shares_input(fuser *f, const ct_group *g) {
+static bool fuse_shares_input(ct_fuser *f, const ct_group *g) {
     for (size_t i = 0; i < f->n_reads; i++) {
         const ct_node *x = f->reads[i].v.node;
         const ct_type *type = ct__type(f->reads[i].v);
@@ -854,7 +795,7 @@ static bool fuse_shares_input(fuser *f, const ct_group *g) {
 }
 
 // True if another source of the unit depends on the group.
-static bool fuse_closes_cycle(fuser *f, const ct_group *g) {
+static bool fuse_closes_cycle(ct_fuser *f, const ct_group *g) {
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
         if (ct__is_leaf(v.node)) continue;
@@ -864,7 +805,7 @@ static bool fuse_closes_cycle(fuser *f, const ct_group *g) {
     return false;
 }
 
-static int fuse_depth_in(fuser *f, const ct_group *g, const ct_node *node) {
+static int fuse_depth_in(ct_fuser *f, const ct_group *g, const ct_node *node) {
     bool reads_it = false;
     for (size_t i = 0; i < f->n_reads; i++) reads_it |= fuse_reads_group(f, &f->reads[i], g);
     return f->costs[node->index].depth + 1 + (reads_it ? f->deps[g->id].depth : 0);
@@ -872,7 +813,7 @@ static int fuse_depth_in(fuser *f, const ct_group *g, const ct_node *node) {
 
 // Fits an elementwise unit as an epilogue of a template, which computes it from each element before that is
 // stored.
-static bool fuse_fit_epilogue(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_epilogue(ct_fuser *f, ct_group *g, ct_unit *u) {
     if (u->reduce || !g->only->op->kind->epilogue) return false;
     for (size_t i = 0; i < f->n_reads;
          i++) // the kernel stores the template's other results elsewhere
@@ -880,7 +821,7 @@ static bool fuse_fit_epilogue(fuser *f, ct_group *g, ct_unit *u) {
     return fuse_has_same_axes(f, u->v, (ct_val){g->only, 0}) && fuse_reads_in_place(f, g);
 }
 
-static size_t fuse_count_outside_reads(const fuser *f, const ct_group *g) {
+static size_t fuse_count_outside_reads(const ct_fuser *f, const ct_group *g) {
     size_t n = 0;
     for (size_t i = 0; i < f->n_reads; i++) n += !fuse_reads_group(f, &f->reads[i], g);
     return n;
@@ -888,7 +829,7 @@ static size_t fuse_count_outside_reads(const fuser *f, const ct_group *g) {
 
 // Fits a unit into a group that gathers scalars, if it reads the group. Values of such a group are stored,
 // so no inlining is nested.
-static bool fuse_fit_scalars(fuser *f, ct_group *g, const ct_unit *u, bool reads_it) {
+static bool fuse_fit_scalars(ct_fuser *f, ct_group *g, const ct_unit *u, bool reads_it) {
     if (!reads_it || u->reduce || g->dead || ct__count(u->v.node->out) != 1 ||
         u->v.node->out->dyn || f->deps[g->id].reads + fuse_count_outside_reads(f, g) >= MAX_SCALARS)
         return false;
@@ -896,10 +837,10 @@ static bool fuse_fit_scalars(fuser *f, ct_group *g, const ct_unit *u, bool reads
 }
 
 // True if the group has capacity for the unit, in whatever way the unit fits into it.
-static bool fuse_has_capacity(fuser *f, const ct_group *g, const ct_unit *u) {
+static bool fuse_has_capacity(ct_fuser *f, const ct_group *g, const ct_unit *u) {
     if (g->dead || g->sealed || g->n_units >= CT_MOST_UNITS ||
-        f->deps[g->id].reads + fuse_count_outside_reads(f, g) >= MAX_READS ||
-        fuse_depth_in(f, g, u->v.node) > MAX_GROUP_DEPTH)
+        f->deps[g->id].reads + fuse_count_outside_reads(f, g) >= CT_FUSE_MAX_READS ||
+        fuse_depth_in(f, g, u->v.node) > CT_FUSE_MAX_GROUP_DEPTH)
         return false;
     if (u->reduce && f->costs[u->v.node->in[0].node->index].avoids_division &&
         ct__sval(f->s, u->v.node->in[0])->group == g->id)
@@ -907,7 +848,7 @@ static bool fuse_has_capacity(fuser *f, const ct_group *g, const ct_unit *u) {
     if ((g->torn && u->reduce) || (g->has_reduce && f->costs[u->v.node->index].torn)) return false;
     return !fuse_closes_cycle(f, g);
 }
-static bool fuse_fit_unit(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
+static bool fuse_fit_unit(ct_fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
     memset(u->row, -1, sizeof u->row);
     if (g->gathers) return fuse_fit_scalars(f, g, u, reads_it);
     if (fuse_gathers_scalars(f, u->v.node) || !fuse_has_capacity(f, g, u)) return false;
@@ -921,13 +862,14 @@ static bool fuse_fit_unit(fuser *f, ct_group *g, ct_unit *u, bool reads_it) {
 
 // Merges group b, which the unit also reads, into group g: both are elementwise, or both have the rows that
 // the unit has.
-static bool fuse_merge_group(fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
+static bool fuse_merge_group(ct_fuser *f, ct_group *g, ct_group *b, const ct_unit *u) {
     if (g->only || b->only || b->dead || b->sealed || g->sealed || b == g || u->across ||
         g->has_across || b->has_across || g->gathers || b->gathers ||
         g->n_units + b->n_units > CT_MOST_UNITS ||
-        f->deps[g->id].depth + f->deps[b->id].depth > MAX_GROUP_DEPTH ||
-        f->deps[g->id].reads + f->deps[b->id].reads > MAX_READS || g->has_reduce != b->has_reduce ||
-        fuse_depends_indirectly(f, g->id, b->id) || fuse_depends_indirectly(f, b->id, g->id))
+        f->deps[g->id].depth + f->deps[b->id].depth > CT_FUSE_MAX_GROUP_DEPTH ||
+        f->deps[g->id].reads + f->deps[b->id].reads > CT_FUSE_MAX_READS ||
+        g->has_reduce != b->has_reduce || fuse_depends_indirectly(f, g->id, b->id) ||
+        fuse_depends_indirectly(f, b->id, g->id))
         return true;
     ct_unit trial = *u;
     int8_t to[CT_MAX_RANK];
@@ -968,8 +910,8 @@ static bool fuse_merge_group(fuser *f, ct_group *g, ct_group *b, const ct_unit *
     return true;
 }
 
-static bool fuse_add_edge(fuser *f, ct_node *from, int32_t unit, bool aligned) {
-    if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return fuse_no_memory(f->s);
+bool ct__fuse_add_edge(ct_fuser *f, ct_node *from, int32_t unit, bool aligned) {
+    if (!CT_GROW(f->edges, f->edges_cap, f->n_edges + 1)) return ct__fuse_no_memory(f->s);
     size_t *newest = &f->costs[from->index].newest_edge;
     f->edges[f->n_edges++] = (struct edge){from, unit, *newest, aligned};
     *newest = f->n_edges;
@@ -978,7 +920,7 @@ static bool fuse_add_edge(fuser *f, ct_node *from, int32_t unit, bool aligned) {
 
 // Fits a unit that is a reshape of a reduction's operand into the group of that reduction: it runs over the
 // operand's axes.
-static bool fuse_fit_reshaped(fuser *f, ct_group *g, ct_unit *u) {
+static bool fuse_fit_reshaped(ct_fuser *f, ct_group *g, ct_unit *u) {
     const ct_node *node = u->v.node;
     if (u->reduce || !g->has_reduce || g->only) return false;
     for (size_t i = 0; i < g->n_units; i++) {
@@ -997,7 +939,7 @@ static bool fuse_fit_reshaped(fuser *f, ct_group *g, ct_unit *u) {
 
 // Returns a group, however old, over whose rows the reduction sums and that reads an operand of it. In a
 // training step the gradients of weights come after the whole chain of gradients of activations.
-static ct_group *fuse_find_row_group(fuser *f, ct_unit *u) {
+static ct_group *fuse_find_row_group(ct_fuser *f, ct_unit *u) {
     const ct_sched *s = f->s;
     for (size_t i = 0; i < f->n_reads; i++) {
         const ct_type *type = ct__type(f->reads[i].v);
@@ -1014,7 +956,7 @@ static ct_group *fuse_find_row_group(fuser *f, ct_unit *u) {
     return NULL;
 }
 
-static bool fuse_place_unit(fuser *f, ct_node *node) {
+static bool fuse_place_unit(ct_fuser *f, ct_node *node) {
     ct_sched *s = f->s;
     ct_unit u = fuse_unit_new(node);
     ct_group *group = NULL;
@@ -1064,7 +1006,7 @@ static bool fuse_place_unit(fuser *f, ct_node *node) {
     f->deps[group->id].reads += fuse_count_outside_reads(f, group) + 1;
     for (size_t i = 0; i < f->n_reads; i++) {
         ct_val v = f->reads[i].v;
-        if (!fuse_add_edge(f, v.node, (int32_t)node->index, f->reads[i].aligned)) return false;
+        if (!ct__fuse_add_edge(f, v.node, (int32_t)node->index, f->reads[i].aligned)) return false;
         if (!ct__is_leaf(v.node) && !fuse_add_dependency(f, group->id, ct__sval(s, v)->group))
             return false;
     }
@@ -1078,14 +1020,14 @@ static bool fuse_place_unit(fuser *f, ct_node *node) {
 }
 
 static bool fuse_visit_source(void *env, ct_val v, bool loaded) {
-    fuser *f = env;
+    ct_fuser *f = env;
     ct_sched *s = f->s;
     if (ct__is_leaf(v.node) || !loaded) return true;
     ct__sval(s, v)->stored = true;
     return fuse_add_dependency(f, (int32_t)s->n_groups - 1, ct__sval(s, v)->group);
 }
 
-static bool fuse_place_template(fuser *f, ct_node *node) {
+static bool fuse_place_template(ct_fuser *f, ct_node *node) {
     ct_sched *s = f->s;
     ct_group *g = fuse_group_new(f);
     if (!g) return false;
@@ -1098,223 +1040,11 @@ static bool fuse_place_template(fuser *f, ct_node *node) {
     return ct__sched_walk(s, g->id, &(ct_val){node, 0}, 1, fuse_visit_source, f);
 }
 
-// --------------------------------------------- what is stored, and the order of a row's reductions
-
-static int fuse_compare_units(const void *a, const void *b) {
-    uint32_t x = ((const ct_unit *)a)->v.node->index, y = ((const ct_unit *)b)->v.node->index;
-    return x < y ? -1 : x > y;
-}
-
-typedef struct {
-    fuser *f;
-    const ct_group *g;
-    int level;
-} fuse_level_env;
-static bool fuse_visit_level(void *env_, ct_val v, bool loaded) {
-    fuse_level_env *env = env_;
-    if (loaded || !ct__is_reduced(v.node)) return true;
-    const ct_unit *m = fuse_find_unit(env->g, v);
-    if (m && m->level + 1 > env->level) env->level = m->level + 1;
-    return true;
-}
-
-// Adds a value that several loops of a row may use; nest.c finds out whether they do.
-static bool fuse_add_reused(fuser *f, ct_group *g, const ct_unit *u) {
-    if (!g->kept) g->kept = ct__arena(&f->s->arena, CT_MOST_KEPT * sizeof *g->kept);
-    if (!g->kept) return fuse_no_memory(f->s);
-    g->kept[g->n_kept++] = *u;
-    return true;
-}
-
-static bool fuse_finish_group(fuser *f, ct_group *g) {
-    ct_sched *s = f->s;
-    if (g->n_units) qsort(g->units, g->n_units, sizeof *g->units, fuse_compare_units);
-    size_t n_units = 0;
-    for (size_t i = 0; i < g->n_units; i++) {
-        ct_unit u = g->units[i];
-        ct_sval *val = ct__sval(s, u.v);
-        u.store = val->stored;
-        if (!u.store && !u.reduce) { // computed where it is used
-            val->group = -1;
-            const bool reuse = g->has_reduce && f->costs[u.v.node->index].expensive_per_lane &&
-                               u.axes.node == u.v.node;
-            if (reuse && g->n_kept < CT_MOST_KEPT && !fuse_add_reused(f, g, &u)) return false;
-            continue;
-        }
-        g->units[n_units++] = u;
-    }
-    g->n_units = n_units;
-    if (n_units == 0 && !g->only) g->dead = true;
-    for (size_t i = 0; i < n_units; i++) {
-        ct_unit *u = &g->units[i];
-        fuse_level_env env = {f, g, 0};
-        const ct_val *from = u->reduce ? u->v.node->in : &u->v;
-        if (!ct__sched_walk(s, g->id, from, 1, fuse_visit_level, &env)) return false;
-        u->level = env.level;
-    }
-    for (int i = 0; i < g->n_kept; i++) {
-        fuse_level_env env = {f, g, 0};
-        if (!ct__sched_walk(s, g->id, &g->kept[i].v, 1, fuse_visit_level, &env)) return false;
-        g->kept[i].level = env.level;
-    }
-    return true;
-}
-
-// ------------------------------------------------------------ what is recomputed instead of stored
-
-// The sources from which a value is computed, and the work of computing it.
-typedef struct {
-    ct_val source[MAX_REMAT_SOURCES]; // (n)
-    int n, work;
-} fuse_recipe;
-
-static bool fuse_find_recipe(fuser *f, const ct_node *node, fuse_recipe *r) {
-    ct_sched *s = f->s;
-    if (!ct__is_pointwise(node) || node->op->waits || ct__reads_memory(node)) return false;
-    r->work += node->op->work ? node->op->work : 1;
-    for (int i = 0; i < node->n_in; i++) {
-        const ct_val v = node->in[i];
-        if (s->stamp[v.node->index] == s->stamp_now) continue;
-        s->stamp[v.node->index] = s->stamp_now;
-        if (!fuse_is_loaded(f, v.node)) {
-            if (!fuse_find_recipe(f, v.node, r)) return false;
-        } else if (!ct__is_leaf(v.node) || ct__count(ct__type(v)) != 1 || ct__type(v)->dyn) {
-            if (r->n == MAX_REMAT_SOURCES) return false;
-            r->source[r->n++] = v;
-        }
-    }
-    return true;
-}
-
-static bool fuse_is_read_by(const fuser *f, const ct_node *node, int32_t group) {
-    for (size_t k = f->costs[node->index].newest_edge; k; k = f->edges[k - 1].older)
-        if (f->s->vals[f->edges[k - 1].unit][0].group == group) return true;
-    return false;
-}
-
-// True if a group can read the value's sources where it runs, without any of them living longer for it.
-static bool fuse_has_sources(const fuser *f, const fuse_recipe *r, int64_t bytes, int32_t group) {
-    for (int i = 0; i < r->n; i++) {
-        const ct_val from = r->source[i];
-        if (fuse_is_read_by(f, from.node, group)) continue;
-        if (ct__is_leaf(from.node) || !ct__sval(f->s, from)->stored ||
-            fuse_bytes(from) > bytes / SMALL_PART)
-            return false;
-    }
-    return true;
-}
-
-// True if the unit at an edge can compute the value itself, within the limits of kernels.
-static bool fuse_can_recompute(const fuser *f, const struct edge *edge, const fuse_recipe *r) {
-    const fuse_cost *reader_cost = &f->costs[edge->unit], *c = &f->costs[edge->from->index];
-    const ct_group *g = f->s->groups[f->s->vals[edge->unit][0].group];
-    return edge->aligned && !(g->has_reduce && c->expensive) &&
-           reader_cost->ops + c->ops <= MAX_OPS && reader_cost->loads + c->loads <= MAX_LOADS &&
-           reader_cost->depth + c->depth < MAX_DEPTH &&
-           f->deps[g->id].depth + c->depth < MAX_GROUP_DEPTH &&
-           f->deps[g->id].reads + (size_t)r->n <= MAX_READS &&
-           fuse_has_sources(f, r, fuse_bytes((ct_val){edge->from, 0}), g->id);
-}
-
-// True if computing the value in each of its reader groups takes no longer than moving it: writing it,
-// which reads the lines first, and reading it in each of these groups.
-static bool fuse_is_cheap(const fuser *f, const ct_node *node, const fuse_recipe *r,
-                          int64_t readers) {
-    const int64_t moved = (2 + readers) * ct_dtype_bits((ct_dtype)node->out->dtype) / 32;
-    return r->work * readers <= moved * f->s->program->target.move_work;
-}
-
-static bool fuse_recompute(fuser *f, ct_node *node, const fuse_recipe *r) {
-    for (size_t k = f->costs[node->index].newest_edge, older; k; k = older) {
-        const struct edge edge = f->edges[k - 1];
-        fuse_cost *reader_cost = &f->costs[edge.unit];
-        const fuse_cost *c = &f->costs[node->index];
-        const int32_t group = f->s->vals[edge.unit][0].group;
-        older = edge.older;
-        reader_cost->ops += c->ops;
-        reader_cost->loads += c->loads;
-        reader_cost->expensive |= c->expensive;
-        reader_cost->expensive_per_lane |= c->expensive_per_lane;
-        if (reader_cost->depth <= c->depth) reader_cost->depth = c->depth + 1;
-        f->deps[group].reads += (size_t)r->n;
-        f->deps[group].depth += c->depth + 1;
-        for (int i = 0; i < r->n; i++)
-            if (!fuse_add_edge(f, r->source[i].node, edge.unit,
-                               edge.aligned &&
-                                   fuse_bytes(r->source[i]) >= fuse_bytes((ct_val){node, 0})))
-                return false;
-    }
-    f->costs[node->index].unit = false;
-    ct__sval(f->s, (ct_val){node, 0})->stored = false;
-    return true;
-}
-
-// Recomputes a cheap value in the other groups that read it, where they read its sources anyway. So a
-// gradient keeps what an activation is computed from, and no value in between. Such values are visited
-// before those that are computed from them.
-static bool fuse_choose_recompute(fuser *f, ct_node *node, const bool *pinned) {
-    ct_sched *s = f->s;
-    ct_sval *val = ct__sval(s, (ct_val){node, 0});
-    int64_t readers = 0;
-    fuse_recipe r = {.n = 0};
-    if (!f->costs[node->index].unit || f->costs[node->index].torn ||
-        f->costs[node->index].avoids_division || !val->stored || pinned[node->index] ||
-        node->n_out != 1 || fuse_bytes((ct_val){node, 0}) < MIN_REMAT_BYTES)
-        return true;
-    s->stamp_now++;
-    if (!fuse_find_recipe(f, node, &r)) return true;
-    for (size_t k = f->costs[node->index].newest_edge; k; k = f->edges[k - 1].older) {
-        const struct edge *edge = &f->edges[k - 1];
-        const int32_t group = s->vals[edge->unit][0].group;
-        if (group == val->group) continue;
-        if (!fuse_can_recompute(f, edge, &r)) return true;
-        size_t other = edge->older; // another edge of the group, which is counted already
-        while (other && s->vals[f->edges[other - 1].unit][0].group != group)
-            other = f->edges[other - 1].older;
-        readers += !other;
-    }
-    return !readers || !fuse_is_cheap(f, node, &r, readers) || fuse_recompute(f, node, &r);
-}
-
-// Marks the values that must be in memory whatever reads them. pinned: (graph->n).
-static void fuse_mark_pinned(const fuser *f, bool *pinned) {
-    const ct_graph *g = f->s->graph;
-    for (size_t r = 0; r < g->n_roots; r++) ct__sval(f->s, g->roots[r].val)->stored = true;
-    for (size_t i = 0; i < g->n; i++) {
-        pinned[i] |= ct__sval(f->s, (ct_val){g->nodes[i], 0})->stored; // templates read it, too
-        if (ct__reads_memory(g->nodes[i])) pinned[g->nodes[i]->in[0].node->index] = true;
-    }
-}
-
-static void fuse_store_read_values(fuser *f) {
-    ct_sched *s = f->s;
-    for (size_t i = 0; i < f->n_edges; i++) {
-        ct_node *from = f->edges[i].from;
-        if (!ct__is_leaf(from) &&
-            s->vals[from->index][0].group != s->vals[f->edges[i].unit][0].group)
-            s->vals[from->index][0].stored = true;
-    }
-}
-
-static bool fuse_finish_groups(fuser *f) {
-    ct_sched *s = f->s;
-    bool *pinned = ct__calloc(s->graph->n + 1, sizeof *pinned), ok = pinned != NULL;
-    if (!ok) return fuse_no_memory(s);
-    fuse_mark_pinned(f, pinned);
-    fuse_store_read_values(f);
-    for (size_t i = 0; i < s->graph->n && ok && s->fuse; i++)
-        ok = fuse_choose_recompute(f, s->graph->nodes[i], pinned);
-    ct__free(pinned);
-    for (size_t i = 0; i < s->n_groups && ok; i++)
-        if (!s->groups[i]->dead) ok = fuse_finish_group(f, s->groups[i]);
-    return ok;
-}
-
 bool ct__fuse(ct_sched *s) {
-    fuser f = {.s = s};
+    ct_fuser f = {.s = s};
     f.costs = ct__calloc(s->graph->n + 1, sizeof *f.costs);
     f.e = ct__emit_new(s, NULL);
-    bool ok = f.costs && f.e ? true : fuse_no_memory(s);
+    bool ok = f.costs && f.e ? true : ct__fuse_no_memory(s);
     if (ok) fuse_mark_units(&f);
     for (size_t i = 0; i < s->graph->n && ok; i++) {
         ct_node *node = s->graph->nodes[i];
@@ -1323,7 +1053,7 @@ bool ct__fuse(ct_sched *s) {
         else if (!ct__is_leaf(node) && f.costs[i].unit)
             ok = fuse_place_unit(&f, node);
     }
-    ok = ok && fuse_finish_groups(&f);
+    ok = ok && ct__fuse_finish_groups(&f);
     for (size_t i = 0; i < s->n_groups && f.deps; i++) {
         ct__free(f.deps[i].v);
         ct__free(f.deps[i].readers);

@@ -15,65 +15,23 @@
 #include <math.h>
 #include <string.h>
 
-#include "compile/schedule/sched.h"
+#include "compile/schedule/nest.h"
 #include "kinds/reduce.h"
 
 enum {
-    MAX_INNER = 16,                // distinct inner loop variables of a kernel
-    MAX_COPIES = 64,               // of the body of a pointwise kernel
-    MAX_SPLIT_INSTRUCTIONS = 8000, // of a kernel with split axes: its compile time is bounded, too
-    SHORT_ROW = 512,      // elements of a pointwise row that is not worth a task of its own
-    TRANSPOSED_ROW = 512, // elements of a row of transposed blocks that are a task
-    PREFETCH_BLOCKS = 2,  // distance at which the lines of a block are prefetched (memory latency)
-    PREFETCH_ROWS = 2,    // distance at which short rows are prefetched; long rows: 1
+    MAX_COPIES = 64,                // of the body of a pointwise kernel
+    MAX_SPLIT_INSTRUCTIONS = 8000,  // of a kernel with split axes: its compile time is bounded, too
+    PREFETCH_ROWS = 2,              // distance at which short rows are prefetched; long rows: 1
     PREFETCH_SHORT_BYTES = 1 << 15, // largest short row
     PREFETCH_MAX_BYTES = 1 << 18,   // largest row that is prefetched
     UNCACHED_BYTES = 1 << 20,       // smallest buffer that a core's cache does not hold
-    MAX_PREFETCHED = 8,             // operands of a row
     TASKS_PER_CORE = 4,             // fewest tasks for each core where rows are summed
     // fewest rows, and elements, whose sums are worth a second launch that folds accumulators
     MIN_SUMMED_ROWS = 256,
     MIN_SUMMED_ELEMENTS = 1 << 18,
 };
 
-typedef struct {
-    ct_emit *e;
-    ct_group *g;
-    // number of trailing axes (pointwise) or row axes (reductions) in the LANES loop
-    int lanes;
-    bool flat;            // inner axes of stored values are one loop
-    uint32_t reused_mask; // the group's expensive values that later loops of a row reuse
-    bool reuse_decided;   // `reused_mask` is known
-    int pass;             // of a split reduction: 1 blocks, 2 their fold; 0: not split
-    // (n_units) buffer of the results of blocks (split), or of the accumulators (sums over rows)
-    uint32_t *partials;
-    ct_ix accumulator;        // sums over rows: index of the current row's accumulator
-    const ct_cut *axis_split; // (rank) pointwise: how each axis is split; NULL: no axis is
-    // pointwise: each axis is a loop of its own, so that its conditions can be examined
-    bool separate_axes;
-    bool unrolls; // reductions of a few elements are unrolled, so that the kernel is pointwise
-    // pointwise: 1 + the axis that is split into cells of as many elements as there are lanes; an operand
-    // is contiguous along it. The lanes' axis follows. 0: none
-    int transposed;
-    ct_shares trip_counts; // pointwise: trip counts of loops whose extents are no constants
-    ct_ix row[CT_MAX_RANK], row_size[CT_MAX_RANK];
-    // index of the row whose elements are loops inside; CT_IX_NONE: there is none
-    ct_ix row_index;
-    size_t row_first_access;           // number of accesses before the row
-    size_t prefetched[MAX_PREFETCHED]; // (n_prefetched) accesses whose later rows are prefetched
-    int n_prefetched;
-    int n_row_operands;         // number of operands that advance by rows, once it is known
-    ct_ix lane_vars[MAX_INNER]; // variables of LANES loops
-    int n_lane_vars;
-    struct {
-        ct_ix extent, var;
-        int nth;
-    } inner[MAX_INNER];
-    int n_inner;
-} nest;
-
-// Returns the value of a size; a dynamic size counts as 64
-static int64_t nest_estimate(const ct_emit *e, ct_ix x) {
+int64_t ct__nest_estimate(const ct_emit *e, ct_ix x) {
     const ct_ix_node *n = ct__ix_node(e->pool, x);
     int64_t r = 0;
     for (int i = 0; n->kind == CT_IX_SUM && i < n->n; i++) {
@@ -84,50 +42,49 @@ static int64_t nest_estimate(const ct_emit *e, ct_ix x) {
     }
     return n->kind == CT_IX_SUM ? r : 64;
 }
-static ct_ix nest_product(ct_emit *e, const ct_ix *size, int n) {
+ct_ix ct__nest_product(ct_emit *e, const ct_ix *size, int n) {
     ct_ix r = ct__ix_int(e->pool, 1);
     for (int i = 0; i < n; i++) r = ct__ix_mul(e->pool, r, size[i]);
     return r;
 }
-// Returns the product of sizes as a double, since it may exceed 64 bits.
-static double nest_estimate_product(const ct_emit *e, const ct_ix *size, int n) {
+double ct__nest_estimate_product(const ct_emit *e, const ct_ix *size, int n) {
     double r = 1;
-    for (int i = 0; i < n; i++) r *= (double)nest_estimate(e, size[i]);
+    for (int i = 0; i < n; i++) r *= (double)ct__nest_estimate(e, size[i]);
     return r;
 }
-static bool nest_is_dynamic(const ct_emit *e, ct_ix x) {
+bool ct__nest_is_dynamic(const ct_emit *e, ct_ix x) {
     int64_t n;
     return !ct__ix_is_int(e->pool, x, &n);
 }
-static bool nest_is_one(const ct_emit *e, ct_ix x) {
+bool ct__nest_is_one(const ct_emit *e, ct_ix x) {
     int64_t n;
     return ct__ix_is_int(e->pool, x, &n) && n == 1;
 }
 // Returns the variable of the nth inner loop over an extent. It is the same variable in all stages, so that
 // values computed in two stages have equal indices.
-static ct_ix nest_inner_var(nest *n, ct_ix extent, int nth) {
+static ct_ix nest_inner_var(ct_nest *n, ct_ix extent, int nth) {
     for (int i = 0; i < n->n_inner; i++)
         if (n->inner[i].extent == extent && n->inner[i].nth == nth) return n->inner[i].var;
     ct_ix var = ct__ix_var(n->e->pool, extent);
-    if (n->n_inner < MAX_INNER) {
+    if (n->n_inner < CT_NEST_MOST_INNER) {
         n->inner[n->n_inner].extent = extent;
         n->inner[n->n_inner].nth = nth;
         n->inner[n->n_inner++].var = var;
     }
     return var;
 }
-static void nest_open_lanes(nest *n, ct_ix extent, ct_ix var) {
+static void nest_open_lanes(ct_nest *n, ct_ix extent, ct_ix var) {
     ct__emit_open(n->e, CT_BIND_LANES, extent, NULL, var);
     for (int i = 0; i < n->n_lane_vars; i++)
         if (n->lane_vars[i] == var) return;
-    if (n->n_lane_vars < MAX_INNER) n->lane_vars[n->n_lane_vars++] = var;
+    if (n->n_lane_vars < CT_NEST_MOST_INNER) n->lane_vars[n->n_lane_vars++] = var;
 }
 
 // ---------------------------------------------------------------------------------- units of a row
 
 // Computes the index of a unit's value. Row axes have the row's index, axes of size 1 have 0, inner axes
 // are taken from `inner`.
-static void nest_unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
+static void nest_unit_index(ct_nest *n, const ct_unit *u, const ct_ix *inner, ct_ix *at) {
     const ct_type *t = ct__type(u->axes);
     ct_ix along[CT_MAX_RANK];
     for (int a = 0, i = 0; a < t->rank; a++) {
@@ -140,7 +97,7 @@ static void nest_unit_index(nest *n, const ct_unit *u, const ct_ix *inner, ct_ix
     }
     ct__emit_index_as(n->e, u->v, along, u->axes, at);
 }
-static int nest_inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
+static int nest_inner_sizes(ct_nest *n, const ct_unit *u, ct_ix *size) {
     const ct_type *t = ct__type(u->axes);
     int count = 0;
     for (int a = 0; a < t->rank; a++)
@@ -148,7 +105,7 @@ static int nest_inner_sizes(nest *n, const ct_unit *u, ct_ix *size) {
     return count;
 }
 
-static void nest_store_result(nest *n, const ct_unit *u, ct_kval r) {
+static void nest_store_result(ct_nest *n, const ct_unit *u, ct_kval r) {
     ct_ix at[CT_MAX_RANK];
     nest_unit_index(n, u, NULL, at);
     ct__emit_remember(n->e, u->v, at, r);
@@ -156,7 +113,7 @@ static void nest_store_result(nest *n, const ct_unit *u, ct_kval r) {
 }
 
 // Returns the offset of a row's result of a block: ordered by block, then by row.
-static ct_ix nest_partial_offset(nest *n, ct_ix block) {
+static ct_ix nest_partial_offset(ct_nest *n, ct_ix block) {
     ct_ix at = block;
     for (int i = 0; i < n->g->n_rows; i++)
         at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, n->row_size[i]), n->row[i]);
@@ -173,7 +130,7 @@ static ct_ix nest_block_count(ct_emit *e, ct_ix extent) {
 
 // Stores, in the open loop, the stored values that run over its extent and need only reductions of earlier
 // levels, so that what the loop and these values share is computed once.
-static void nest_store_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
+static void nest_store_in_loop(ct_nest *n, int level, ct_ix extent, ct_ix var, bool *done) {
     ct_emit *e = n->e;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     size_t members[64], m = 0;
@@ -181,7 +138,7 @@ static void nest_store_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool
     for (size_t i = 0; i < n->g->n_units && m < 64 && n->flat && n->pass == 0; i++) {
         const ct_unit *u = &n->g->units[i];
         int count = u->reduce ? 0 : nest_inner_sizes(n, u, size);
-        if (done[i] || count == 0 || u->level > level || nest_product(e, size, count) != extent)
+        if (done[i] || count == 0 || u->level > level || ct__nest_product(e, size, count) != extent)
             continue;
         ct__unflatten_ix(e->pool, var, size, count, inner);
         nest_unit_index(n, u, inner, at);
@@ -199,14 +156,14 @@ static void nest_store_in_loop(nest *n, int level, ct_ix extent, ct_ix var, bool
 }
 
 // Fills the scratch memory of reused values in the first loop over their elements that can compute them.
-static void nest_fill_reused(nest *n, int level, ct_ix extent, ct_ix var) {
+static void nest_fill_reused(ct_nest *n, int level, ct_ix extent, ct_ix var) {
     ct_emit *e = n->e;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     for (int i = 0; i < e->draft->n_kept; i++) {
         ct_kept *k = &e->draft->kept[i];
         if (k->buf < 0 || k->filled || k->unit->level > level) continue;
         const int count = nest_inner_sizes(n, k->unit, size);
-        if (nest_product(e, size, count) != extent) continue;
+        if (ct__nest_product(e, size, count) != extent) continue;
         ct__unflatten_ix(e->pool, var, size, count, inner);
         nest_unit_index(n, k->unit, inner, at);
         const ct_kval value = ct__emit_value(e, k->unit->v, at, CT_DEFAULT);
@@ -214,7 +171,7 @@ static void nest_fill_reused(nest *n, int level, ct_ix extent, ct_ix var) {
         k->filling = true;
     }
 }
-static void nest_end_loop(nest *n) {
+static void nest_end_loop(ct_nest *n) {
     ct_kernel_builder *d = n->e->draft;
     ct__emit_end(n->e);
     for (int i = 0; i < d->n_kept; i++) d->kept[i].filled |= d->kept[i].filling;
@@ -222,7 +179,7 @@ static void nest_end_loop(nest *n) {
 
 // Registers the values that a row may reuse: floats of a static number of elements, where lanes run inside
 // of the row.
-static void nest_make_reused(nest *n) {
+static void nest_make_reused(ct_nest *n) {
     ct_kernel_builder *d = n->e->draft;
     for (int i = 0; i < n->g->n_kept && !n->lanes && !n->pass && n->flat; i++) {
         const ct_unit *u = &n->g->kept[i];
@@ -231,7 +188,7 @@ static void nest_make_reused(nest *n) {
         int64_t count;
         const int axes = nest_inner_sizes(n, u, size);
         if (!ct__is_float(dtype) ||
-            !ct__ix_is_int(n->e->pool, nest_product(n->e, size, axes), &count) ||
+            !ct__ix_is_int(n->e->pool, ct__nest_product(n->e, size, axes), &count) ||
             count < CT_LANES || count > n->e->target.reuse_elements ||
             (n->reuse_decided && !(n->reused_mask >> i & 1)))
             continue;
@@ -244,7 +201,7 @@ static void nest_make_reused(nest *n) {
 
 // True if an access reads elements that advance from row to row, in a buffer that fits into no cache. *row
 // is the distance between rows.
-static bool nest_advances_by_row(const nest *n, const ct_seen *x, int64_t *row) {
+static bool nest_advances_by_row(const ct_nest *n, const ct_seen *x, int64_t *row) {
     ct_ix_pool *p = n->e->pool;
     const ct_buf *buf = &n->e->draft->sched->program->bufs[x->buf];
     ct_ix by;
@@ -262,7 +219,7 @@ static bool nest_is_first_access(const ct_kernel_builder *d, size_t first, size_
 }
 
 // Returns the number of operands that advance by rows.
-static int nest_count_row_operands(const nest *n) {
+static int nest_count_row_operands(const ct_nest *n) {
     const ct_kernel_builder *d = n->e->draft;
     int64_t row;
     int count = 0;
@@ -274,7 +231,7 @@ static int nest_count_row_operands(const nest *n) {
 
 // Prefetches, for later rows, what earlier loops read of the row: a row that is read again is in a cache,
 // so memory would be idle meanwhile. The processor prefetches a single operand of short rows by itself.
-static void nest_prefetch_rows(nest *n, ct_ix extent, ct_ix var) {
+static void nest_prefetch_rows(ct_nest *n, ct_ix extent, ct_ix var) {
     ct_emit *e = n->e;
     ct_kernel_builder *d = e->draft;
     const size_t n_seen = d->n_seen;
@@ -293,7 +250,7 @@ static void nest_prefetch_rows(nest *n, ct_ix extent, ct_ix var) {
             continue;
         bool prefetched = false;
         for (int k = 0; k < n->n_prefetched; k++) prefetched |= n->prefetched[k] == i;
-        if (prefetched || n->n_prefetched == MAX_PREFETCHED) continue;
+        if (prefetched || n->n_prefetched == CT_NEST_MOST_PREFETCHED) continue;
         n->prefetched[n->n_prefetched++] = i;
         const ct_ix more = ct__ix_int(e->pool, (is_short ? PREFETCH_ROWS : 1) * row);
         const ct_ix later = ct__ix_add(e->pool, x.offset, more);
@@ -312,7 +269,7 @@ typedef struct {
 } nest_reductions;
 
 // Finds the reductions of one level that run over the same extents as unit `first`.
-static nest_reductions nest_find_reductions(const nest *n, size_t first, const bool *done) {
+static nest_reductions nest_find_reductions(const ct_nest *n, size_t first, const bool *done) {
     const ct_group *g = n->g;
     const ct_unit *u = &g->units[first];
     nest_reductions m = {.folds = ct__folds_of(n->e, u->v.node), .level = u->level};
@@ -328,7 +285,7 @@ static nest_reductions nest_find_reductions(const nest *n, size_t first, const b
 
 // Computes the elements of the reductions at a position, or their results over the folds from `fold` on,
 // which are nested loops.
-static void nest_reduce_from(nest *n, const nest_reductions *m, int fold, ct_ix *position,
+static void nest_reduce_from(ct_nest *n, const nest_reductions *m, int fold, ct_ix *position,
                              ct_kval *value, bool *done) {
     ct_emit *e = n->e;
     const int folds = m->folds.n;
@@ -349,7 +306,7 @@ static void nest_reduce_from(nest *n, const nest_reductions *m, int fold, ct_ix 
     const ct_ix extent =
         n->pass == 2 ? nest_block_count(e, m->folds.extent[fold]) : m->folds.extent[fold];
     const ct_ix var = nest_inner_var(n, extent, folds - 1 - fold);
-    position[fold] = nest_is_one(e, extent) ? ct__ix_int(e->pool, 0) : var;
+    position[fold] = ct__nest_is_one(e, extent) ? ct__ix_int(e->pool, 0) : var;
     if (fold < folds - 1 || ct__in_vector(e->kir))
         ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
     else
@@ -366,7 +323,7 @@ static void nest_reduce_from(nest *n, const nest_reductions *m, int fold, ct_ix 
 }
 
 // Writes the reductions of one level and equal extents as one loop nest, and marks them in `done`.
-static void nest_reduce_stage(nest *n, size_t first, bool *done) {
+static void nest_reduce_stage(ct_nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     const nest_reductions m = nest_find_reductions(n, first, done);
@@ -382,14 +339,14 @@ static void nest_reduce_stage(nest *n, size_t first, bool *done) {
 }
 
 // Returns the offset at which a row adds its part to a sum over all rows: accumulators are in memory.
-static ct_ix nest_accumulator_offset(nest *n, ct_ix accumulator, const ct_ix *size, int count,
+static ct_ix nest_accumulator_offset(ct_nest *n, ct_ix accumulator, const ct_ix *size, int count,
                                      const ct_ix *inner) {
     ct_ix at = accumulator;
     for (int i = 0; i < count; i++)
         at = ct__ix_add(n->e->pool, ct__ix_mul(n->e->pool, at, size[i]), inner[i]);
     return at;
 }
-static ct_kval nest_add_to_accumulator(nest *n, size_t unit, ct_ix offset, const ct_ix *inner) {
+static ct_kval nest_add_to_accumulator(ct_nest *n, size_t unit, ct_ix offset, const ct_ix *inner) {
     const ct_unit *u = &n->g->units[unit];
     const ct_folds own = ct__folds_of(n->e, u->v.node);
     ct_ix at[CT_MAX_RANK], row = ct__ix_int(n->e->pool, 0);
@@ -404,7 +361,7 @@ static ct_kval nest_add_to_accumulator(nest *n, size_t unit, ct_ix offset, const
 }
 
 // Stores values with inner axes: values of equal inner sizes share a loop.
-static void nest_store_stage(nest *n, size_t first, bool *done) {
+static void nest_store_stage(ct_nest *n, size_t first, bool *done) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix size[CT_MAX_RANK], own[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
@@ -412,7 +369,7 @@ static void nest_store_stage(nest *n, size_t first, bool *done) {
     ct_ix var = CT_IX_NONE;
     e->draft->stage++;
     if (n->flat && count > 1) {
-        ct_ix extent = nest_product(e, size, count);
+        ct_ix extent = ct__nest_product(e, size, count);
         var = nest_inner_var(n, extent, 0);
         if (ct__in_vector(e->kir))
             ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
@@ -430,7 +387,7 @@ static void nest_store_stage(nest *n, size_t first, bool *done) {
             opened++;
         }
     }
-    if (opened == 1) nest_prefetch_rows(n, nest_product(e, size, count), var);
+    if (opened == 1) nest_prefetch_rows(n, ct__nest_product(e, size, count), var);
     size_t members[64], m = 0;
     ct_kval value[64];
     for (size_t i = first; i < g->n_units && m < 64; i++) {
@@ -461,7 +418,7 @@ static void nest_store_stage(nest *n, size_t first, bool *done) {
     while (opened--) ct__emit_end(e);
 }
 
-static void nest_write_row(nest *n) {
+static void nest_write_row(ct_nest *n) {
     ct_group *g = n->g;
     bool done[512] = {false};
     int deepest = 0;
@@ -488,7 +445,7 @@ static const ct_node *nest_first_reduction(const ct_group *g) {
 }
 
 // Writes the block results of a split reduction.
-static void nest_write_block(nest *n, ct_ix block) {
+static void nest_write_block(ct_nest *n, ct_ix block) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_folds f = ct__folds_of(e, nest_first_reduction(g));
@@ -529,7 +486,7 @@ static size_t nest_first_row_sum(const ct_group *g) {
 }
 // Gets the inner sizes of the units that are sums over all rows, which are equal for all of them. Returns
 // the number of inner axes.
-static int nest_row_sum_sizes(nest *n, ct_ix *size) {
+static int nest_row_sum_sizes(ct_nest *n, ct_ix *size) {
     for (int i = 0; i < n->g->n_rows; i++)
         n->row_size[i] = ct__emit_size(n->e, n->g->rows[i].v, n->g->rows[i].axis);
     return nest_inner_sizes(n, &n->g->units[nest_first_row_sum(n->g)], size);
@@ -538,20 +495,23 @@ static int nest_row_sum_sizes(nest *n, ct_ix *size) {
 // Writes the rows whose values are summed over all rows, in the 16 accumulators of each block of the
 // reduction rule. A task has a block, whose rows are adjacent in memory, or the rows of some of its
 // accumulators, so that there are tasks for all cores.
-static void nest_write_row_sums(nest *n) {
+static void nest_write_row_sums(ct_nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     ct_ix size[CT_MAX_RANK];
     const int axes = nest_row_sum_sizes(n, size);
-    const ct_ix rows = nest_product(e, n->row_size, g->n_rows), blocks = nest_block_count(e, rows);
+    const ct_ix rows = ct__nest_product(e, n->row_size, g->n_rows),
+                blocks = nest_block_count(e, rows);
     int64_t own = CT_LANES, count; // number of accumulators of a task
-    while (own > 1 && nest_estimate(e, blocks) * CT_LANES / own < TASKS_PER_CORE * e->target.cores)
+    while (own > 1 &&
+           ct__nest_estimate(e, blocks) * CT_LANES / own < TASKS_PER_CORE * e->target.cores)
         own /= 2;
     const ct_ix lanes = ct__ix_int(p, CT_LANES), some = ct__ix_int(p, own);
     const ct_ix parts = ct__ix_int(p, CT_LANES / own);
     const ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, ct__ix_mul(p, blocks, parts), "task");
-    const ct_ix wide = ct__ix_mul(p, some, nest_product(e, size, axes)), flat = ct__ix_var(p, wide);
+    const ct_ix wide = ct__ix_mul(p, some, ct__nest_product(e, size, axes)),
+                flat = ct__ix_var(p, wide);
     nest_open_lanes(n, wide, flat);
     for (size_t i = nest_first_row_sum(g); i < g->n_units; i++)
         if (g->units[i].across)
@@ -584,24 +544,24 @@ static void nest_write_row_sums(nest *n) {
 }
 
 // Folds the accumulators of the rows by the reduction rule.
-static void nest_fold_row_sums(nest *n) {
+static void nest_fold_row_sums(ct_nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     ct_ix size[CT_MAX_RANK], inner[CT_MAX_RANK], at[CT_MAX_RANK];
     const int axes = nest_row_sum_sizes(n, size);
-    const ct_ix wide = nest_product(e, size, axes), width = ct__ix_int(p, e->target.columns);
+    const ct_ix wide = ct__nest_product(e, size, axes), width = ct__ix_int(p, e->target.columns);
     const ct_ix lanes = ct__ix_int(p, CT_LANES), column = ct__ix_var(p, wide);
     ct_ix tiles = ct__ix_div(p, ct__ix_add(p, wide, ct__ix_int(p, e->target.columns - 1)), width);
     ct_ix task = ct__ix_int(p, 0);
-    const bool core = !nest_is_one(e, tiles);
+    const bool core = !ct__nest_is_one(e, tiles);
     if (core) task = ct__emit_loop(e, CT_BIND_ROWS, tiles, "task");
     const ct_ix start = ct__ix_mul(p, task, width), lane = ct__ix_var(p, width);
     ct__emit_open(e, CT_BIND_LANES, ct__ix_min(p, width, ct__ix_sub(p, wide, start)), "column",
                   lane);
     ct__emit_bind_to(e, column, ct__emit_ix(e, ct__ix_add(p, start, lane)));
     ct__unflatten_ix(p, column, size, axes, inner);
-    const ct_ix blocks = nest_block_count(e, nest_product(e, n->row_size, g->n_rows));
+    const ct_ix blocks = nest_block_count(e, ct__nest_product(e, n->row_size, g->n_rows));
     const ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, blocks, NULL);
     const ct_ix slot = ct__emit_loop(e, CT_BIND_SEQ, lanes, NULL);
     const ct_ix from = ct__ix_add(p, ct__ix_mul(p, block, lanes), slot);
@@ -638,15 +598,15 @@ static void nest_fold_row_sums(nest *n) {
     if (core) ct__emit_end(e);
 }
 
-static void nest_write_rows(nest *n) {
+static void nest_write_rows(ct_nest *n) {
     ct_emit *e = n->e;
     ct_group *g = n->g;
     ct_ix_pool *p = e->pool;
     int outer = g->n_rows - n->lanes;
     for (int i = 0; i < g->n_rows; i++)
         n->row_size[i] = ct__emit_size(e, g->rows[i].v, g->rows[i].axis);
-    ct_ix rows = nest_product(e, n->row_size, outer),
-          wide = nest_product(e, n->row_size + outer, n->lanes);
+    ct_ix rows = ct__nest_product(e, n->row_size, outer),
+          wide = ct__nest_product(e, n->row_size + outer, n->lanes);
     ct_ix zero = ct__ix_int(p, 0), one = ct__ix_int(p, 1), width = ct__ix_int(p, e->target.columns);
     ct_ix tiles = one, blocks = one;
     if (n->lanes)
@@ -655,13 +615,14 @@ static void nest_write_rows(nest *n) {
         blocks = nest_block_count(e, ct__folds_of(e, nest_first_reduction(g)).extent[0]);
     // task = (row, block, tile)
     ct_ix size[3] = {rows, blocks, tiles}, at[3] = {zero, zero, zero};
-    ct_ix tasks = nest_product(e, size, 3);
-    bool core = !nest_is_one(e, tasks);
+    ct_ix tasks = ct__nest_product(e, size, 3);
+    bool core = !ct__nest_is_one(e, tasks);
     if (core) {
         ct_ix task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
-        const double columns = nest_estimate_product(e, n->row_size + outer, n->lanes);
+        const double columns = ct__nest_estimate_product(e, n->row_size + outer, n->lanes);
         ct__share(&n->trip_counts, e->kir,
-                  nest_estimate_product(e, n->row_size, outer) * (double)nest_estimate(e, blocks) *
+                  ct__nest_estimate_product(e, n->row_size, outer) *
+                      (double)ct__nest_estimate(e, blocks) *
                       ceil(columns / (double)e->target.columns));
         ct__unflatten_ix(p, task, size, 3, at);
         if (!n->lanes && !n->pass) n->row_index = task;
@@ -685,306 +646,11 @@ static void nest_write_rows(nest *n) {
     if (core) ct__emit_end(e);
 }
 
-// -------------------------------------------------------------------- elementwise and moved values
-
-typedef struct {
-    nest *n;
-    ct_val value; // the value whose axes are looped over
-    // the axes before `tasks` belong to the task, those before `outer` are loops in it
-    int rank, tasks, outer;
-    ct_ix n_cells[CT_MAX_RANK]; // number of iterations over each axis
-    ct_ix at[CT_MAX_RANK]; // index of the current iteration, counted from the begin of its range
-    int64_t begin[CT_MAX_RANK],
-        step[CT_MAX_RANK];   // of the range: its first element, and the elements of an iteration
-    ct_ix inner, iterations; // number of iterations after axis `outer`, and from it on
-    // number of the chunk of the LANES loop; CT_IX_NONE: the loop is whole
-    ct_ix chunk_index;
-    int64_t chunk_size; // iterations of a chunk
-    bool transposed;    // an iteration computes a column of a block
-    bool prefetches;    // loads are prefetches, and nothing is stored
-} nest_space;
-
-// Returns the number of elements along the lanes that are worth a task: fewer where each is made from
-// several.
-static int64_t nest_task_elements(const nest *n) {
-    int64_t copies = 1, elements;
-    for (size_t i = 0; i < n->g->n_units && n->unrolls; i++) {
-        if (!n->g->units[i].reduce) continue;
-        const ct_folds f = ct__folds_of(n->e, n->g->units[i].v.node);
-        if (f.n && ct__ix_is_int(n->e->pool, f.extent[f.n - 1], &elements))
-            while (copies < elements && copies < n->e->target.task / CT_LANES) copies *= 2;
-    }
-    return n->e->target.task / copies;
-}
-
-static const ct_cut nest_whole_axis = {.elements = 1};
-static const ct_cut *nest_axis_split(const nest *n, int axis) {
-    return n->axis_split ? &n->axis_split[axis] : &nest_whole_axis;
-}
-
-// Return the elements of an iteration over a range, and its number of iterations. The elements of an axis
-// after its last cell are a range of single elements.
-static int64_t nest_range_step(const ct_cut *axis_split, int range) {
-    return range ? 1 : axis_split->elements;
-}
-static int64_t nest_range_length(const ct_cut *axis_split, int range) {
-    return (axis_split->start[range + 1] - axis_split->start[range]) /
-           nest_range_step(axis_split, range);
-}
-static ct_ix nest_count_cells(ct_emit *e, const ct_cut *axis_split, ct_ix size) {
-    int64_t cells = 0;
-    for (int r = 0; r < axis_split->n; r++) cells += nest_range_length(axis_split, r);
-    if (axis_split->n) return ct__ix_int(e->pool, cells);
-    return ct__ix_div(e->pool, size, ct__ix_int(e->pool, axis_split->elements));
-}
-
-// Returns the value whose axes the loops run over. Other units have as many elements.
-static ct_val nest_space_value(const ct_group *g) {
-    size_t best = 0;
-    for (size_t i = 1; i < g->n_units; i++)
-        if (ct__type(g->units[i].v)->rank > ct__type(g->units[best].v)->rank) best = i;
-    return g->units[best].v;
-}
-// Writes the elements of one iteration: all values before any store, since a store may overwrite what
-// another value reads.
-static void nest_write_elements(nest_space *x) {
-    nest *n = x->n;
-    ct_emit *e = n->e;
-    ct_group *g = n->g;
-    int copies = 1;
-    for (int a = 0; a < x->rank; a++) copies *= (int)x->step[a];
-    const double before = e->flops;
-    e->flops = 0;
-    ct_kval *value = ct__arena(&e->arena, g->n_units * (size_t)copies * sizeof *value);
-    for (int pass = 0; pass < (x->prefetches ? 1 : 2) && value; pass++)
-        for (int c = 0; c < copies; c++) {
-            ct_ix at[CT_MAX_RANK], own_at[CT_MAX_RANK];
-            for (int a = x->rank - 1, rest = c; a >= 0; a--) {
-                const int k = (int)x->step[a];
-                ct_ix first = ct__ix_mul(e->pool, x->at[a], ct__ix_int(e->pool, k));
-                at[a] = ct__ix_add(e->pool, first, ct__ix_int(e->pool, x->begin[a] + rest % k));
-                rest /= k;
-            }
-            for (size_t i = 0; i < g->n_units; i++) {
-                if (!g->units[i].store) continue; // a reduction, computed where it is used
-                ct_kval *own = &value[(size_t)c * g->n_units + i];
-                ct__emit_index_as(e, g->units[i].v, at, x->value, own_at);
-                if (pass)
-                    ct__emit_store(e, g->units[i].v, own_at, *own);
-                else
-                    *own = ct__emit_value(e, g->units[i].v, own_at, CT_DEFAULT);
-            }
-        }
-    if (e->flops < before) e->flops = before; // other ranges are other elements
-}
-
-static void nest_write_elements_at(nest_space *x, ct_ix flat, ct_ix at) {
-    ct_emit *e = x->n->e;
-    ct__emit_bind_to(e, flat, ct__emit_ix(e, at));
-    ct__unflatten_ix(e->pool, flat, x->n_cells + x->outer, x->rank - x->outer, x->at + x->outer);
-    nest_write_elements(x);
-}
-
-// Prefetches the lines of a later block. They are far from each other, so no processor predicts them.
-static void nest_prefetch(nest_space *x, ct_ix at) {
-    ct_emit *e = x->n->e;
-    const size_t seen = e->draft->n_seen, known = e->draft->n_memo; // a prefetch is no access
-    ct__kir_set_prefetch_mode(e->kir, true);
-    x->prefetches = true;
-    nest_write_elements_at(x, ct__ix_var(e->pool, x->iterations), at);
-    x->prefetches = false;
-    ct__kir_set_prefetch_mode(e->kir, false);
-    e->draft->n_seen = seen;
-    e->draft->n_memo = known;
-}
-
-// Writes the iterations from `begin` on, 16 at once, and the remaining ones. An iteration computes as many
-// neighbours along an outer axis, so that ct__kir_lower_tiles loads along that axis what is contiguous along it,
-// and transposes it in registers.
-static void nest_write_blocks(nest_space *x, ct_ix begin, ct_ix extent) {
-    ct_emit *e = x->n->e;
-    ct_ix_pool *p = e->pool;
-    ct_ix width = ct__ix_int(p, CT_LANES), many = ct__ix_div(p, extent, width);
-    ct_ix block = ct__emit_loop(e, CT_BIND_SEQ, many, "block");
-    const double chunks =
-        x->chunk_index < 0 ? 1
-                           : ceil((double)nest_estimate(e, x->iterations) / (double)x->chunk_size);
-    ct__share(&x->n->trip_counts, e->kir,
-              (double)nest_estimate(e, x->iterations) / CT_LANES / chunks);
-    ct_ix lane = ct__emit_loop(e, CT_BIND_TILE, width, "column");
-    ct_ix at = ct__ix_add(p, begin, ct__ix_mul(p, block, width));
-    at = ct__ix_add(p, at, lane);
-    nest_prefetch(x, ct__ix_add(p, at, ct__ix_int(p, PREFETCH_BLOCKS * CT_LANES)));
-    nest_write_elements_at(x, ct__ix_var(p, x->iterations), at);
-    ct__emit_end(e);
-    ct__emit_end(e);
-    int64_t size;
-    if (ct__ix_is_int(p, x->iterations, &size) && size % CT_LANES == 0) return;
-    ct_ix done = ct__ix_mul(p, many, width);
-    lane = ct__emit_loop(e, CT_BIND_LANES, ct__ix_sub(p, extent, done), "rest");
-    ct__share(&x->n->trip_counts, e->kir, 1 / chunks); // the last chunk alone
-    nest_write_elements_at(x, ct__ix_var(p, x->iterations),
-                           ct__ix_add(p, ct__ix_add(p, begin, done), lane));
-    ct__emit_end(e);
-}
-
-// Writes `length` iterations of axis `outer` (-1: all of them), with the axes after it, as one loop. `skip`
-// iterations precede them.
-static void nest_write_vectors(nest_space *x, int64_t skip, int64_t length) {
-    nest *n = x->n;
-    ct_emit *e = n->e;
-    ct_ix_pool *p = e->pool;
-    ct_ix wide = x->iterations, first = ct__ix_int(p, 0), chunk = ct__ix_int(p, x->chunk_size);
-    if (length >= 0) wide = ct__ix_mul(p, ct__ix_int(p, length), x->inner);
-    if (length >= 0) first = ct__ix_mul(p, ct__ix_int(p, skip), x->inner);
-    ct_ix flat = ct__ix_var(p, wide);
-    if (x->chunk_index >= 0) {
-        ct_ix begin = ct__ix_mul(p, x->chunk_index, chunk), lane = ct__ix_var(p, chunk), extent;
-        if (length < 0) {
-            extent = ct__ix_min(p, chunk, ct__ix_sub(p, wide, begin));
-        } else { // the intersection of the chunk and the range, counted from the begin of the range
-            begin = ct__ix_sub(p, begin, first);
-            ct_ix end = ct__ix_min(p, ct__ix_add(p, begin, chunk), wide);
-            begin = ct__ix_max(p, begin, ct__ix_int(p, 0));
-            extent = ct__ix_sub(p, end, begin);
-        }
-        if (x->transposed) {
-            nest_write_blocks(x, begin, extent);
-            return;
-        }
-        ct__emit_open(e, CT_BIND_LANES, extent, NULL, lane);
-        ct__emit_bind_to(e, flat, ct__emit_ix(e, ct__ix_add(p, begin, lane)));
-        ct__share(&n->trip_counts, e->kir,
-                  (double)nest_estimate(e, wide) * (double)x->chunk_size /
-                      (double)nest_estimate(e, x->iterations));
-    } else if (x->transposed) {
-        nest_write_blocks(x, ct__ix_int(p, 0), wide);
-        return;
-    } else {
-        ct__emit_open(e, CT_BIND_LANES, wide, NULL, flat);
-    }
-    if (n->n_lane_vars < MAX_INNER) n->lane_vars[n->n_lane_vars++] = flat;
-    ct__unflatten_ix(p, flat, x->n_cells + x->outer, x->rank - x->outer, x->at + x->outer);
-    nest_write_elements(x);
-    ct__emit_end(e);
-}
-
-static void nest_write_loops(nest_space *x, int axis);
-
-// Writes `length` iterations of an axis before `outer` (-1: all of them). The loop of an axis that belongs
-// to the task runs once, if the task is in the range.
-static void nest_write_loop(nest_space *x, int axis, int64_t skip, int64_t length, ct_ix task_at) {
-    nest *n = x->n;
-    ct_emit *e = n->e;
-    ct_ix_pool *p = e->pool;
-    ct_ix extent = length < 0 ? x->n_cells[axis] : ct__ix_int(p, length);
-    ct_ix first = ct__ix_int(p, skip), var = ct__ix_var(p, extent);
-    if (axis < x->tasks) {
-        ct_ix end = ct__ix_add(p, first, extent);
-        ct_ix inside = ct__ix_and(p, ct__ix_le(p, first, task_at), ct__ix_lt(p, task_at, end));
-        ct_ix once = ct__ix_select(p, inside, ct__ix_int(p, 1), ct__ix_int(p, 0));
-        ct__emit_open(e, CT_BIND_SEQ, once, NULL, var);
-        ct__emit_bind_to(e, var, ct__emit_ix(e, ct__ix_sub(p, task_at, first)));
-        ct__share(&n->trip_counts, e->kir,
-                  (double)length / (double)nest_estimate(e, x->n_cells[axis]));
-    } else {
-        ct__emit_open(e, CT_BIND_SEQ, extent, NULL, var);
-    }
-    if (n->separate_axes) n->row[axis] = var;
-    x->at[axis] = var;
-    nest_write_loops(x, axis + 1);
-    ct__emit_end(e);
-}
-
-// Writes the loops from an axis on.
-static void nest_write_loops(nest_space *x, int axis) {
-    const nest *n = x->n;
-    const ct_cut *axis_split = nest_axis_split(n, axis);
-    const ct_ix task_at = axis < x->rank ? x->at[axis] : CT_IX_NONE;
-    if (axis == x->outer && (axis == x->rank || !axis_split->n)) {
-        nest_write_vectors(x, 0, -1);
-        return;
-    }
-    if (axis < x->tasks && !axis_split->n) {
-        nest_write_loops(x, axis + 1);
-        return;
-    }
-    int64_t skip = 0;
-    for (int r = 0; r < (axis_split->n ? axis_split->n : 1); r++) {
-        const int64_t length = axis_split->n ? nest_range_length(axis_split, r) : -1;
-        x->begin[axis] = axis_split->n ? axis_split->start[r] : 0;
-        x->step[axis] = nest_range_step(axis_split, r);
-        if (n->transposed == axis + 1) x->transposed = x->step[axis] > 1;
-        if (axis == x->outer)
-            nest_write_vectors(x, skip, length);
-        else
-            nest_write_loop(x, axis, skip, length, task_at);
-        skip += length;
-    }
-    x->at[axis] = task_at;
-}
-
-static void nest_write_pointwise(nest *n) {
-    ct_emit *e = n->e;
-    ct_ix_pool *p = e->pool;
-    nest_space x = {.n = n,
-                    .value = nest_space_value(n->g),
-                    .chunk_index = CT_IX_NONE,
-                    .chunk_size = nest_task_elements(n)};
-    x.rank = ct__type(x.value)->rank;
-    x.outer = x.tasks = x.rank - n->lanes;
-    for (int a = 0; a < x.rank; a++) {
-        const ct_ix size = ct__emit_size(e, x.value, a);
-        x.n_cells[a] = nest_count_cells(e, nest_axis_split(n, a), size);
-        x.step[a] = nest_axis_split(n, a)->elements;
-    }
-    const int has_outer = x.outer < x.rank;
-    x.iterations = nest_product(e, x.n_cells + x.outer, n->lanes);
-    x.inner = nest_product(e, x.n_cells + x.outer + has_outer, n->lanes - has_outer);
-    ct_ix tiles = ct__ix_int(p, 1);
-    if (n->transposed) x.chunk_size = TRANSPOSED_ROW;
-    x.transposed = n->transposed;
-    const bool chunked = nest_is_dynamic(e, x.iterations) ||
-                         nest_estimate(e, x.iterations) > x.chunk_size + x.chunk_size / 2;
-    if (chunked)
-        tiles = ct__ix_div(p, ct__ix_add(p, x.iterations, ct__ix_int(p, x.chunk_size - 1)),
-                           ct__ix_int(p, x.chunk_size));
-    // Short rows whose offsets are quotients, or that have conditions: a task has several of them.
-    int64_t elements = nest_estimate(e, x.iterations);
-    const bool several = x.outer > 1 || n->axis_split;
-    while (several && !n->transposed && x.tasks > 0 && nest_estimate(e, x.iterations) < SHORT_ROW &&
-           !nest_is_dynamic(e, x.n_cells[x.tasks - 1]) &&
-           (elements *= nest_estimate(e, x.n_cells[x.tasks - 1])) <= e->target.task)
-        x.tasks--;
-    if (n->separate_axes) x.tasks = 0;
-    ct_ix rows = nest_product(e, x.n_cells, x.tasks);
-    ct_ix tasks = ct__ix_mul(p, rows, tiles), row = ct__ix_int(p, 0);
-    const bool core = !nest_is_one(e, tasks);
-    ct_ix task = row;
-    if (core) {
-        task = ct__emit_loop(e, CT_BIND_ROWS, tasks, "task");
-        const double chunks =
-            chunked ? ceil((double)nest_estimate(e, x.iterations) / (double)x.chunk_size) : 1;
-        ct__share(&n->trip_counts, e->kir, nest_estimate_product(e, x.n_cells, x.tasks) * chunks);
-    }
-    // tasks go down a column of blocks, so that successive blocks are adjacent
-    if (core && n->transposed) {
-        row = ct__ix_mod(p, task, rows);
-        if (chunked) x.chunk_index = ct__ix_div(p, task, rows);
-    } else {
-        row = core ? ct__ix_div(p, task, tiles) : row;
-        if (chunked) x.chunk_index = core ? ct__ix_mod(p, task, tiles) : ct__ix_int(p, 0);
-    }
-    ct__unflatten_ix(p, row, x.n_cells, x.tasks, x.at);
-    nest_write_loops(&x, 0);
-    if (core) ct__emit_end(e);
-}
-
 // -------------------------------- choice: kernels are written on trial and their accesses examined
 
 // Returns the number of accesses that advance by neither 0 nor 1 along the lanes. `divides`: in some access
 // the lanes' variable is divided, even if only by multiples of 16; `divides_unaligned`: by other numbers.
-static int nest_count_irregular(nest *n, bool *divides, bool *divides_unaligned) {
+static int nest_count_irregular(ct_nest *n, bool *divides, bool *divides_unaligned) {
     ct_ix_pool *p = n->e->pool;
     int n_irregular = 0;
     *divides = *divides_unaligned = false;
@@ -1005,22 +671,22 @@ static int nest_count_irregular(nest *n, bool *divides, bool *divides_unaligned)
     return n_irregular;
 }
 
-static bool nest_write(nest *n, const nest *how) {
+static bool nest_write(ct_nest *n, const ct_nest *how) {
     ct_emit *e = how->e;
-    *n = (nest){.e = e,
-                .g = how->g,
-                .row_index = CT_IX_NONE,
-                .lanes = how->lanes,
-                .flat = how->flat,
-                .pass = how->pass,
-                .partials = how->partials,
-                .axis_split = how->axis_split,
-                .separate_axes = how->separate_axes,
-                .unrolls = how->unrolls,
-                .transposed = how->transposed,
-                .reused_mask = how->reused_mask,
-                .reuse_decided = how->reuse_decided,
-                .n_row_operands = how->n_row_operands};
+    *n = (ct_nest){.e = e,
+                   .g = how->g,
+                   .row_index = CT_IX_NONE,
+                   .lanes = how->lanes,
+                   .flat = how->flat,
+                   .pass = how->pass,
+                   .partials = how->partials,
+                   .axis_split = how->axis_split,
+                   .separate_axes = how->separate_axes,
+                   .unrolls = how->unrolls,
+                   .transposed = how->transposed,
+                   .reused_mask = how->reused_mask,
+                   .reuse_decided = how->reuse_decided,
+                   .n_row_operands = how->n_row_operands};
     if (!ct__emit_restart(e)) return false;
     e->draft->group = n->g->id;
     e->unrolls = n->unrolls;
@@ -1031,12 +697,12 @@ static bool nest_write(nest *n, const nest *how) {
     else if (n->g->has_reduce && !n->unrolls)
         nest_write_rows(n);
     else
-        nest_write_pointwise(n);
+        ct__nest_write_pointwise(n);
     return !e->err->code;
 }
 
 // True if an axis has ranges but no loop of its own: generated code then does not know in which range it is.
-static bool nest_has_inner_ranges(const nest *n, int rank) {
+static bool nest_has_inner_ranges(const ct_nest *n, int rank) {
     for (int a = rank - n->lanes + 1; a < rank && n->axis_split; a++)
         if (n->axis_split[a].n) return true;
     return false;
@@ -1045,10 +711,11 @@ static bool nest_has_inner_ranges(const nest *n, int rank) {
 // Chooses the axes of the LANES loop: all trailing axes that no access divides; where those are short, also
 // axes that are divided by multiples of 16 alone. If axes are split, the number of axes with the least
 // work. *n is the chosen nest.
-static bool nest_choose_lanes(nest *n, nest *best) {
-    nest how = *best;
+static bool nest_choose_lanes(ct_nest *n, ct_nest *best) {
+    ct_nest how = *best;
     bool divides, divides_unaligned;
-    int rank = ct__type(nest_space_value(how.g))->rank, aligned_lanes = 0, cheapest = rank ? 1 : 0;
+    int rank = ct__type(ct__nest_space_value(how.g))->rank, aligned_lanes = 0,
+        cheapest = rank ? 1 : 0;
     double least_work = INFINITY;
     for (how.lanes = rank; how.lanes > 0; how.lanes--) {
         if (nest_has_inner_ranges(&how, rank)) continue;
@@ -1066,7 +733,7 @@ static bool nest_choose_lanes(nest *n, nest *best) {
     best->lanes = how.axis_split ? cheapest : how.lanes;
     if (!how.axis_split && aligned_lanes > how.lanes) {
         int64_t width = 1;
-        const ct_type *t = ct__type(nest_space_value(how.g));
+        const ct_type *t = ct__type(ct__nest_space_value(how.g));
         for (int a = rank - how.lanes; a < rank; a++) width *= ct__is_dyn(t, a) ? 64 : t->dim[a];
         if (width < 8 * CT_LANES) best->lanes = aligned_lanes;
     }
@@ -1075,7 +742,7 @@ static bool nest_choose_lanes(nest *n, nest *best) {
 
 // True if the group assigns a variable: a kernel with several copies of its body could read what it has
 // overwritten.
-static bool nest_assigns_variable(const nest *n) {
+static bool nest_assigns_variable(const ct_nest *n) {
     const ct_sched *s = n->e->draft->sched;
     for (size_t i = 0; i < n->g->n_units; i++) {
         const int32_t root = ct__sval(s, n->g->units[i].v)->root;
@@ -1086,7 +753,7 @@ static bool nest_assigns_variable(const nest *n) {
 
 // True if an operand is contiguous along `axis` and strided along the last axis. A cell of as many elements
 // as there are lanes is then a column of a block that can be transposed in registers.
-static bool nest_needs_transpose(const nest *separate, int axis, int rank, int64_t size,
+static bool nest_needs_transpose(const ct_nest *separate, int axis, int rank, int64_t size,
                                  ct_cut *axis_split) {
     const ct_kernel_builder *d = separate->e->draft;
     ct_ix_pool *p = separate->e->pool;
@@ -1113,9 +780,9 @@ static bool nest_needs_transpose(const nest *separate, int axis, int rank, int64
 
 // Splits axes one after the other, outermost first, where that reduces the kernel's work. *n is the chosen
 // nest.
-static bool nest_choose_pointwise(nest *n, nest *best, ct_cut *axis_split) {
+static bool nest_choose_pointwise(ct_nest *n, ct_nest *best, ct_cut *axis_split) {
     bool divides, divides_unaligned, guarded = false;
-    const int rank = ct__type(nest_space_value(best->g))->rank;
+    const int rank = ct__type(ct__nest_space_value(best->g))->rank;
     if (!nest_choose_lanes(n, best)) return false;
     for (size_t i = 0; i < n->e->draft->n_seen; i++) guarded |= n->e->draft->seen[i].guard >= 0;
     nest_count_irregular(n, &divides, &divides_unaligned);
@@ -1123,18 +790,18 @@ static bool nest_choose_pointwise(nest *n, nest *best, ct_cut *axis_split) {
         (!guarded && !divides_unaligned && best->lanes == rank))
         return true;
     double least_work = ct__work(n->e, &n->trip_counts);
-    nest separate = *best;
+    ct_nest separate = *best;
     separate.separate_axes = true;
     separate.lanes = 0;
     if (!nest_write(n, &separate)) return false;
     enum { RANGES, CELLS, BLOCKS, FORMS };
     ct_cut candidates[FORMS][CT_MAX_RANK];
     for (int a = 0; a < rank; a++) {
-        const ct_ix extent = ct__emit_size(n->e, nest_space_value(best->g), a);
-        const int64_t size = nest_estimate(n->e, extent);
-        for (int k = 0; k < FORMS; k++) candidates[k][a] = nest_whole_axis;
-        axis_split[a] = nest_whole_axis;
-        if (nest_is_dynamic(n->e, extent)) continue;
+        const ct_ix extent = ct__emit_size(n->e, ct__nest_space_value(best->g), a);
+        const int64_t size = ct__nest_estimate(n->e, extent);
+        for (int k = 0; k < FORMS; k++) candidates[k][a] = ct__nest_whole_axis;
+        axis_split[a] = ct__nest_whole_axis;
+        if (ct__nest_is_dynamic(n->e, extent)) continue;
         ct__find_cuts(n->e, n->row[a], size, a == rank - 1, &candidates[RANGES][a],
                       &candidates[CELLS][a]);
         if (a < rank - 1 && !best->unrolls)
@@ -1147,7 +814,7 @@ static bool nest_choose_pointwise(nest *n, nest *best, ct_cut *axis_split) {
                 (candidates[k][a].n ? candidates[k][a].n : 1) - 1 + (int)candidates[k][a].elements;
             if (more == 1 || copies * more > MAX_COPIES || best->transposed) continue;
             const ct_cut before = axis_split[a];
-            nest how = *best;
+            ct_nest how = *best;
             axis_split[a] = candidates[k][a];
             how.axis_split = axis_split;
             how.transposed = k == BLOCKS ? a + 1 : 0;
@@ -1165,8 +832,8 @@ static bool nest_choose_pointwise(nest *n, nest *best, ct_cut *axis_split) {
     return nest_write(n, best);
 }
 
-static bool nest_choose_rows(nest *best) {
-    nest n, how = *best;
+static bool nest_choose_rows(ct_nest *best) {
+    ct_nest n, how = *best;
     bool divides, divides_unaligned;
     how.lanes = 0;
     how.flat = true;
@@ -1188,7 +855,7 @@ static bool nest_choose_rows(nest *best) {
     for (size_t i = 0; i < n.g->n_units; i++) {
         if (!n.g->units[i].reduce) continue;
         ct_folds f = ct__folds_of(n.e, n.g->units[i].v.node);
-        for (int k = 0; k < f.n; k++) tiny &= nest_estimate(n.e, f.extent[k]) < CT_LANES;
+        for (int k = 0; k < f.n; k++) tiny &= ct__nest_estimate(n.e, f.extent[k]) < CT_LANES;
     }
     if ((n_irregular == 0 && !tiny) || how.g->has_across) return true;
     const double work = ct__work(n.e, &n.trip_counts);
@@ -1196,8 +863,8 @@ static bool nest_choose_rows(nest *best) {
         if (!nest_write(&n, &how)) return false;
         int own = nest_count_irregular(&n, &divides, &divides_unaligned);
         if (divides_unaligned && how.lanes > 1) continue;
-        ct_ix wide = nest_product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
-        bool enough = nest_estimate(n.e, wide) >= CT_LANES / 2;
+        ct_ix wide = ct__nest_product(n.e, n.row_size + how.g->n_rows - how.lanes, how.lanes);
+        bool enough = ct__nest_estimate(n.e, wide) >= CT_LANES / 2;
         const bool less = tiny && ct__work(n.e, &n.trip_counts) < work;
         if (enough && (own < n_irregular || less)) best->lanes = how.lanes;
         break;
@@ -1206,7 +873,7 @@ static bool nest_choose_rows(nest *best) {
 }
 
 // True if the group is one level of plain reductions over one long extent, with too few tasks.
-static bool nest_needs_split(nest *n) {
+static bool nest_needs_split(ct_nest *n) {
     ct_group *g = n->g;
     ct_emit *e = n->e;
     ct_ix extent = CT_IX_NONE;
@@ -1224,17 +891,17 @@ static bool nest_needs_split(nest *n) {
         extent = f.extent[0];
     }
     int outer = g->n_rows - n->lanes;
-    int64_t tasks = nest_estimate(e, nest_product(e, n->row_size, outer));
+    int64_t tasks = ct__nest_estimate(e, ct__nest_product(e, n->row_size, outer));
     if (n->lanes)
-        tasks *= (nest_estimate(e, nest_product(e, n->row_size + outer, n->lanes)) +
+        tasks *= (ct__nest_estimate(e, ct__nest_product(e, n->row_size + outer, n->lanes)) +
                   e->target.columns - 1) /
                  e->target.columns;
     return extent >= 0 && tasks < e->target.few_tasks &&
-           (nest_is_dynamic(e, extent) || nest_estimate(e, extent) >= e->target.long_line);
+           (ct__nest_is_dynamic(e, extent) || ct__nest_estimate(e, extent) >= e->target.long_line);
 }
 
 // True if a unit's row axes are all of the group's, in their order.
-static bool nest_has_all_rows(const nest *n, const ct_unit *u) {
+static bool nest_has_all_rows(const ct_nest *n, const ct_unit *u) {
     const ct_type *t = ct__type(u->axes);
     int row = 0;
     for (int a = 0; a < t->rank; a++)
@@ -1242,7 +909,7 @@ static bool nest_has_all_rows(const nest *n, const ct_unit *u) {
     return row == n->g->n_rows && u->axes.node == u->v.node;
 }
 // True if the group consists of sums over the many rows of matrices, with lanes along the columns.
-static bool nest_sums_matrices(nest *n) {
+static bool nest_sums_matrices(ct_nest *n) {
     const ct_group *g = n->g;
     ct_emit *e = n->e;
     if (n->lanes != g->n_rows || g->has_across || g->n_units > 64) return false;
@@ -1265,8 +932,8 @@ static bool nest_sums_matrices(nest *n) {
         stores_rows |= inner;
         stores_sums |= !u->reduce && !inner;
     }
-    const int64_t wide = nest_estimate(e, nest_product(e, n->row_size, g->n_rows)),
-                  rows = nest_estimate(e, extent);
+    const int64_t wide = ct__nest_estimate(e, ct__nest_product(e, n->row_size, g->n_rows)),
+                  rows = ct__nest_estimate(e, extent);
     const int64_t tasks = (rows + CT_REDUCE_BLOCK - 1) / CT_REDUCE_BLOCK * CT_LANES;
     return !(stores_rows && stores_sums) && wide >= e->target.columns && rows >= MIN_SUMMED_ROWS &&
            rows * wide >= MIN_SUMMED_ELEMENTS && tasks >= TASKS_PER_CORE * e->target.cores;
@@ -1296,7 +963,7 @@ static void nest_use_matrix_rows(ct_group *g) {
     }
 }
 
-static bool nest_make_partials(nest *n) {
+static bool nest_make_partials(ct_nest *n) {
     ct_sched *s = n->e->draft->sched;
     n->partials = ct__arena(&s->arena, n->g->n_units * sizeof *n->partials);
     if (!n->partials) return ct__err_memory(s->err, CT_NOWHERE, "plan", n->g->n_units);
@@ -1318,7 +985,7 @@ static bool nest_make_partials(nest *n) {
 
 // True if all reductions are over a few elements and all values have one element a row. The rows are then
 // what lanes run along and what may be split, as if nothing was reduced.
-static bool nest_can_unroll(const nest *n) {
+static bool nest_can_unroll(const ct_nest *n) {
     const ct_group *g = n->g;
     for (size_t i = 0; i < g->n_units; i++) {
         const ct_unit *u = &g->units[i];
@@ -1333,16 +1000,16 @@ static bool nest_can_unroll(const nest *n) {
 }
 
 // Chooses between rows and unrolled reductions, whichever is less work. *n is the chosen nest.
-static bool nest_choose_reduced(nest *n, nest *best, ct_cut *axis_split) {
+static bool nest_choose_reduced(ct_nest *n, ct_nest *best, ct_cut *axis_split) {
     if (!nest_choose_rows(best) || !nest_write(n, best)) return false;
     if (nest_sums_matrices(n)) {
         nest_use_matrix_rows(best->g);
-        *best = (nest){.e = best->e, .g = best->g, .flat = true};
+        *best = (ct_nest){.e = best->e, .g = best->g, .flat = true};
         return nest_make_partials(best) && nest_choose_rows(best) && nest_write(n, best);
     }
     if (!nest_can_unroll(n)) return true;
     const double work = ct__work(n->e, &n->trip_counts);
-    nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
+    ct_nest flat = {.e = best->e, .g = best->g, .flat = true, .unrolls = true};
     if (!nest_choose_pointwise(n, &flat, axis_split)) return false;
     if (ct__work(n->e, &n->trip_counts) >= work || n->e->kir->n > MAX_SPLIT_INSTRUCTIONS)
         return nest_write(n, best);
@@ -1355,7 +1022,7 @@ static ct_emit *nest_emit_new(ct_sched *s, ct_group *g) {
 }
 
 bool ct__emit_group(ct_sched *s, ct_group *g) {
-    nest n, how = {.e = nest_emit_new(s, g), .g = g, .flat = true};
+    ct_nest n, how = {.e = nest_emit_new(s, g), .g = g, .flat = true};
     ct_cut axis_split[CT_MAX_RANK];
     if (!how.e) return false;
     bool ok = !g->has_across || nest_make_partials(&how);

@@ -1,7 +1,7 @@
 // Declarations that the passes fuse and schedule share. Start reading at lower.c, then fuse.c, schedule.c.
 //
-// Each file calls only those before it: sizes.c, repeats.c, sched.c, emit.c, done.c, nest.c, again.c,
-// loop.c, then the two passes.
+// Each file calls only those before it: sizes.c, repeats.c, sched.c, emit.c, program.c, split_points.c,
+// nest.c with nest_pointwise.c, dedup.c, loop.c, then the two passes, fuse.c with fuse_finish.c and schedule.c.
 #ifndef COTAN_COMPILE_SCHED_H
 #define COTAN_COMPILE_SCHED_H
 

@@ -661,10 +661,7 @@ static bool schedule_prepare(ct_sched *s) {
 
 ct_sched *ct__sched_new(const ct_graph *graph, ct_program *program, ct_err *err) {
     ct_sched *s = ct__calloc(1, sizeof *s);
-    if (!s) {
-        ct__err_memory(err, CT_NOWHERE, "plan", sizeof *s);
-        return NULL;
-    }
+    if (!s) return ct__null_memory(err, CT_NOWHERE, "plan", sizeof *s);
     s->graph = graph;
     s->program = program;
     s->err = err;

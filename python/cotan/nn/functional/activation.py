@@ -10,7 +10,8 @@ from .base import axis_of, concat, in_float32_if_narrow, slice_axis, finish_inpl
 __all__ = [
     "alpha_dropout", "celu", "celu_", "channel_shuffle", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "elu_",
     "feature_alpha_dropout", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
-    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "native_channel_shuffle", "normalize", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_",
+    "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "native_channel_shuffle", "normalize", "prelu", "relu",
+    "relu6", "relu_", "rrelu", "rrelu_",
     "selu", "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "threshold_"]
 
@@ -73,7 +74,7 @@ def prelu(input, weight):
         if len(input.shape) < 2 or input.shape[1] != weight.shape[0]:
             raise RuntimeError(f"prelu: the weight has {weight.shape[0]} channels, the input is {tuple(input.shape)}")
         weight = ops.reshape(weight, (-1,) + (1,) * (len(input.shape) - 2))
-    return ops.prelu(input, weight)
+    return ops.prelu(input, weight if input.shape else ops.reshape(weight, ()))
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):

@@ -118,7 +118,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     flat = ops.reshape(input, (batch, channels, -1))
     spots = ops.reshape(grid, (batch, -1, n))
     inside = "zeros" if mode == "bicubic" else padding_mode  # of a cubic's taps, each is kept inside
-    places = [_grid_to_indices(ops.reshape(slice_axis(spots, 2, n - 1 - axis, n - axis), (batch, -1)), size, inside, bool(align_corners))
+    places = [_grid_to_indices(ops.reshape(slice_axis(spots, 2, n - 1 - axis, n - axis), (batch, -1)), size, inside,
+                               bool(align_corners))
               for axis, size in enumerate(sizes)]
     if mode == "bicubic":
         total = _sample_bicubic(flat, places, sizes, channels, padding_mode, bool(align_corners))

@@ -217,7 +217,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         none = ops.equal(target, 0.0)
         loss = ops.select(none, 0.0, target * ops.log(ops.select(none, 1.0, target))) - target * input
     if reduction == "batchmean":
-        return ops.sum(loss) / float(input.shape[0])
+        return ops.sum(loss) / float(input.shape[0] if input.shape else 1)
     return reduce_loss(loss, reduction)
 
 

@@ -4,6 +4,7 @@ import math
 from ... import _core
 from ..._core import ops
 from ..._grad import no_grad
+from .base import channel_shape
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -58,6 +59,10 @@ def counted_batch_norm(input, running_mean, running_var, weight, bias, training,
     if not training:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     rank = len(input.shape)
+    if 0 in input.shape:  # an empty batch has no statistics: the running ones stay
+        with no_grad():
+            _core._write([*counted[:1]], [*counted[1:]])
+        return input * 1.0 if weight is None else input * channel_shape(weight, rank)
     _check_more_than_one(input, [axis for axis in range(rank) if axis != 1], "Expected more than 1 value per channel when training")
     mean, var = running_mean, running_var
     if mean is None:

@@ -10,10 +10,12 @@ from ..._grad import no_grad
 from .base import concat, per_axis, slice_axis, with_bias
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "conv1d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear",
+    "conv1d",
     "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding", "embedding_bag",
     "fold", "interpolate", "linear", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
-    "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "one_hot", "pad", "pixel_shuffle",
+    "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "max_unpool1d",
+    "max_unpool2d", "max_unpool3d", "one_hot", "pad", "pixel_shuffle",
     "pixel_unshuffle", "unfold", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 
@@ -86,7 +88,8 @@ def _conv(n, input, weight, bias, stride, padding, dilation, groups):
         padding = [t // 2 for t in total] + [t - t // 2 for t in total]
     else:
         padding = per_axis(0 if padding == "valid" else padding, n)
-    return _remove_batch(_in_float64(ops.conv)(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups), single)
+    return _remove_batch(_in_float64(ops.conv)(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups),
+                         single)
 
 
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -290,7 +293,8 @@ def _pad_axis(x, axis, low, high, mode):
     """Pads one axis with its own elements."""
     n = x.shape[axis]
     if mode == "replicate" and (low < 0 or high < 0):
-        return ops.gather(x, _core.asarray([min(max(i - low, 0), n - 1) for i in range(n + low + high)], dtype=_core.int64), axis=axis)
+        return ops.gather(x, _core.asarray([min(max(i - low, 0), n - 1) for i in range(n + low + high)], dtype=_core.int64),
+                          axis=axis)
     if low < 0 or high < 0:
         x = slice_axis(x, axis, max(-low, 0), n + min(high, 0))
         return _pad_axis(x, axis, max(low, 0), max(high, 0), mode)

@@ -28,16 +28,18 @@ from .utils import _ntuple, _pair, _quadruple, _reverse_repeat_tuple, _single, _
 
 # By module: the names, and PyTorch's names of private bases as NAME=OUR_NAME.
 _NAMES = {
-    "activation": "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish MultiheadAttention "
-                  "NonDynamicallyQuantizableLinear PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus "
+    "activation": "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
+                  "MultiheadAttention NonDynamicallyQuantizableLinear PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d "
+                  "Softmin Softplus "
                   "Softshrink Softsign Tanh Tanhshrink Threshold",
     "adaptive": "AdaptiveLogSoftmaxWithLoss",
-    "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyModuleMixin SyncBatchNorm "
-                 "_BatchNorm _NormBase=_Norm _LazyNormBase=_LazyNorm",
+    "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyModuleMixin "
+                 "SyncBatchNorm _BatchNorm _NormBase=_Norm _LazyNormBase=_LazyNorm",
     "channelshuffle": "ChannelShuffle",
     "container": "Container ModuleDict ModuleList ParameterDict ParameterList Sequential",
-    "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d "
-            "LazyConvTranspose2d LazyConvTranspose3d LazyModuleMixin _ConvNd=_Conv _ConvTransposeNd=_TransposedConv "
+    "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
+            "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d LazyModuleMixin _ConvNd=_Conv "
+            "_ConvTransposeNd=_TransposedConv "
             "_LazyConvXdMixin=_LazyConv",
     "distance": "CosineSimilarity PairwiseDistance",
     "dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout _DropoutNd=_Dropout",
@@ -47,19 +49,23 @@ _NAMES = {
                     "_InstanceNorm _NormBase=_Norm _LazyNormBase=_LazyNorm",
     "lazy": "LazyModuleMixin",
     "linear": "Bilinear Identity LazyLinear LazyModuleMixin Linear NonDynamicallyQuantizableLinear",
-    "loss": "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss HuberLoss KLDivLoss "
-            "L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d "
+    "loss": "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss HuberLoss "
+            "KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss "
+            "NLLLoss2d "
             "PairwiseDistance PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss _Loss "
             "_WeightedLoss",
-    "module": "Module _IncompatibleKeys=IncompatibleKeys _addindent=_indented register_module_backward_hook register_module_forward_hook "
-              "register_module_forward_pre_hook register_module_full_backward_hook register_module_full_backward_pre_hook RemovableHandle",
+    "module": "Module _IncompatibleKeys=IncompatibleKeys _addindent=_indented register_module_backward_hook "
+              "register_module_forward_hook register_module_forward_pre_hook register_module_full_backward_hook "
+              "register_module_full_backward_pre_hook RemovableHandle",
     "normalization": "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm",
-    "padding": "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d ReflectionPad2d "
-               "ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d "
-               "_ConstantPadNd=_ConstantPad _ReflectionPadNd=_ReflectionPad _ReplicationPadNd=_ReplicationPad _CircularPadNd=_CircularPad",
+    "padding": "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
+               "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d "
+               "_ConstantPadNd=_ConstantPad _ReflectionPadNd=_ReflectionPad _ReplicationPadNd=_ReplicationPad "
+               "_CircularPadNd=_CircularPad",
     "pixelshuffle": "PixelShuffle PixelUnshuffle",
-    "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d AvgPool1d "
-               "AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d "
+    "pooling": "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
+               "AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxPool1d "
+               "MaxPool2d MaxPool3d "
                "MaxUnpool1d MaxUnpool2d MaxUnpool3d _AdaptiveAvgPoolNd=_AdaptiveAvgPool _AdaptiveMaxPoolNd=_AdaptiveMaxPool "
                "_AvgPoolNd=_AvgPool _LPPoolNd=_LPPool _MaxPoolNd=_MaxPool _MaxUnpoolNd=_MaxUnpool",
     "rnn": "GRU GRUCell LSTM LSTMCell PackedSequence RNN RNNBase RNNCell RNNCellBase",

@@ -30,7 +30,8 @@ class DistributedDataParallel(DataParallel):
     """The module as .module in the one process: its gradients are the mean over all processes already. Options of
     communication have no effect; a process group of several processes is an error."""
 
-    def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True, process_group=None,
+    def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True,
+                 process_group=None,
                  bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
                  static_graph=False, delay_all_reduce_named_params=None, param_to_hook_all_reduce=None, mixed_precision=None,
                  device_mesh=None):

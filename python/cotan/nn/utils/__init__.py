@@ -41,7 +41,8 @@ def convert_conv2d_weight_memory_format(module, memory_format):
 convert_conv3d_weight_memory_format = convert_conv2d_weight_memory_format
 
 _add_paths(__name__, {
-    "clip_grad": {one.__name__: one for one in (clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm)},
+    "clip_grad": {one.__name__: one for one in (clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_,
+                                                get_total_norm)},
     "convert_parameters": {one.__name__: one for one in (parameters_to_vector, vector_to_parameters)},
     "init": {"skip_init": skip_init},
     "memory_format": {"convert_conv2d_weight_memory_format": convert_conv2d_weight_memory_format,

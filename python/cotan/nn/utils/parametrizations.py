@@ -165,7 +165,8 @@ class _Orthogonal(Module):
 
     def right_inverse(self, Q):
         if tuple(Q.shape) != self.shape:
-            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {tuple(Q.shape)}.")
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape "
+                             f"{tuple(Q.shape)}.")
         with no_grad():
             return self._originals_of(Q.detach())
 
@@ -177,8 +178,8 @@ class _Orthogonal(Module):
         n, k = Q.shape[-2:]
         if not self.use_trivialization:
             if self.orthogonal_map != "householder":
-                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
-                                          "use_trivialization=False.")
+                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations "
+                                          "when use_trivialization=False.")
             h, tau = numpy.linalg.qr(Q.numpy(), mode="raw")
             A = numpy.swapaxes(h, -1, -2).copy()
             i = numpy.arange(k)
@@ -186,7 +187,8 @@ class _Orthogonal(Module):
             A = _core.asarray(A)
             return A.mT if wide else A
         values = Q.numpy()
-        if n == k and numpy.allclose(values.conj().swapaxes(-1, -2) @ values, numpy.eye(n), atol=10 * n * numpy.finfo(values.dtype).eps):
+        if n == k and numpy.allclose(values.conj().swapaxes(-1, -2) @ values, numpy.eye(n),
+                                     atol=10 * n * numpy.finfo(values.dtype).eps):
             self.base = Q.clone()
         else:
             more = ops.cast(_random.gaussian((*Q.shape[:-1], n - k), 0.0, 1.0), dtype)

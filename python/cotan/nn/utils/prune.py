@@ -96,8 +96,8 @@ class PruningContainer(BasePruningMethod):
         if not isinstance(method, BasePruningMethod) and method is not None:
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
-            raise ValueError(f"Can only add pruning methods acting on the parameter named '{self._tensor_name}' to PruningContainer "
-                             f"{self}. Found '{method._tensor_name}'")
+            raise ValueError(f"Can only add pruning methods acting on the parameter named '{self._tensor_name}' to "
+                             f"PruningContainer {self}. Found '{method._tensor_name}'")
         self._pruning_methods += (method,)
 
     def __len__(self):
@@ -116,7 +116,8 @@ class PruningContainer(BasePruningMethod):
             return ops.cast(method.compute_mask(t, default_mask=mask), mask.dtype)
         if method.PRUNING_TYPE == "unstructured":
             kept = (mask == 1).reshape(-1).nonzero().reshape(-1)
-            part = method.compute_mask(ops.gather(t.reshape(-1), kept, axis=0), default_mask=ops.gather(mask.reshape(-1), kept, axis=0))
+            part = method.compute_mask(ops.gather(t.reshape(-1), kept, axis=0),
+                                       default_mask=ops.gather(mask.reshape(-1), kept, axis=0))
             return ops.scatter(mask.reshape(-1), kept, ops.cast(part, mask.dtype), axis=0).reshape(tuple(mask.shape))
         if method.PRUNING_TYPE != "structured":
             raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
@@ -265,7 +266,8 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
     container.add_pruning_method(method)
     values = [getattr(module, name) for module, name in parameters]
     important = parameters_to_vector([scores.get(pair, value).detach() for pair, value in zip(parameters, values)])
-    before = parameters_to_vector([getattr(module, name + "_mask", _ones_like(value)) for (module, name), value in zip(parameters, values)])
+    before = parameters_to_vector([getattr(module, name + "_mask", _ones_like(value))
+                                   for (module, name), value in zip(parameters, values)])
     mask, at = container.compute_mask(important, before), 0
     for (module, name), value in zip(parameters, values):
         custom_from_mask(module, name, ops.reshape(mask[at:at + value.numel()], tuple(value.shape)))

@@ -16,8 +16,8 @@ def _check_can_hook(module, kind, name, what):
     if _find_hook(module, kind, name) is not None:
         raise RuntimeError(f"Cannot register two {what} hooks on the same parameter {name}")
     if is_lazy(getattr(module, name)):
-        raise ValueError(f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to run the dummy forward "
-                         "before applying it")
+        raise ValueError(f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to run the dummy "
+                         "forward before applying it")
 
 
 class WeightNorm:

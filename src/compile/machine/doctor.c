@@ -21,10 +21,10 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "compile/check/check.h"
+#include "compile/machine/devices.h"
 #include "compile/passes/env.h"
 #include "cotan/train.h"
 #include "graph/graph.h"
-#include "train/devices.h"
 
 typedef struct {
     ct_finding_fn each;
@@ -47,7 +47,7 @@ static void doctor_report(doctor *d, ct_health health, const char *component,
 // ------------------------------------------------------------------------------------------- machine
 
 static void doctor_check_processor(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_health health = CT_HEALTH_GOOD;
     const char *hint = NULL;
     ct__cpu_about(&text);
@@ -58,11 +58,10 @@ static void doctor_check_processor(doctor *d) {
     }
 #endif
     doctor_report(d, health, "processor", &text, hint);
-    ct__text_free(&text);
 }
 
 static void doctor_check_cores(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_err err = {0};
     const char *threads_env = getenv("COTAN_THREADS");
     int allowed = ct__cores_allowed();
@@ -78,74 +77,34 @@ static void doctor_check_cores(doctor *d) {
     doctor_report(d, failed ? CT_HEALTH_BAD : CT_HEALTH_GOOD, "cores", &text,
                   failed ? "unset COTAN_THREADS, or set it to 1 to 256" : NULL);
     ct__device_close(device);
-    ct__text_free(&text);
 }
 
 static void doctor_check_memory(doctor *d) {
     enum { MIN_MB = 500 }; // MB: what the smallest model needs, with some reserve
-    ct_text text = {0};
+    CT_TEXT text = {0};
     double mb = (double)ct__available_bytes() / 1e6;
     ct__textf(&text, "%.0f MB available to this process", mb);
-    if (ct__memory_limit())
-        ct__textf(&text, ", limited to %.0f MB", (double)ct__memory_limit() / 1e6);
+    if (ct_memory_limit())
+        ct__textf(&text, ", limited to %.0f MB", (double)ct_memory_limit() / 1e6);
     bool is_low = mb < MIN_MB;
     doctor_report(d, is_low ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "memory", &text,
                   is_low ? "end other programs, or raise the limit of the control group" : NULL);
-    ct__text_free(&text);
 }
 
 // The variables that Cotan reads, the first SHOWN of them in the line of the settings, and those of the
 // repository's tests and scripts; without their common prefix.
 enum { SHOWN = 7 };
+// clang-format off
 static const char *const doctor_variables[] = {
-    "DEVICE",
-    "CHECK",
-    "COMPILE",
-    "DUMP",
-    "EXPLAIN",
-    "FUSE",
-    "VERIFY",
-    "CACHE_DIR",
-    "CC",
-    "MARCH",
-    "THREADS",
-    "BUILD",
-    "DATA",
-    "DOCS",
-    "EMULATOR",
-    "FUZZ_BATCH",
-    "FUZZ_COUNT",
-    "FUZZ_COMPILED",
-    "FUZZ_EMPTY",
-    "FUZZ_ONLY",
-    "FUZZ_RUNS",
-    "FUZZ_SEED",
-    "GOLDEN",
-    "INTERRUPTS",
-    "LAPACK",
-    "ARCHITECTURES",
-    "LLAMA_CPP",
-    "OPENCL_LIBRARY",
-    "CURL_LIBRARY",
-    "HTTP_LIBRARY",
-    "API_KEY",
-    "TOKENIZER_LINES",
-    "DEVICE_LIBRARY",
-    "FUZZ_DEVICE",
-    "DUMP_DIR",
-    "TEST_KIR",
-    "TEST_NVRTC",
-    "NATIVE",
-    "PARITY_DEVICES",
-    "PLAN_CACHE",
-    "PROFILE",
-    "RS",
-    "TEST_ALL",
-    "TEST_DEVICES",
-    "TEST_PART",
-    "BF16_DOT",
-    NULL,
+    "DEVICE", "CHECK", "COMPILE", "DUMP", "EXPLAIN", "FUSE", "VERIFY", "CACHE_DIR", "CC", "MARCH",
+    "THREADS", "BUILD", "DATA", "DOCS", "EMULATOR", "FUZZ_BATCH", "FUZZ_COUNT", "FUZZ_COMPILED",
+    "FUZZ_EMPTY", "FUZZ_ONLY", "FUZZ_RUNS", "FUZZ_SEED", "GOLDEN", "INTERRUPTS", "LAPACK",
+    "ARCHITECTURES", "LLAMA_CPP", "OPENCL_LIBRARY", "CURL_LIBRARY", "HTTP_LIBRARY", "API_KEY",
+    "TOKENIZER_LINES", "DEVICE_LIBRARY", "FUZZ_DEVICE", "DUMP_DIR", "TEST_KIR", "TEST_NVRTC",
+    "NATIVE", "PARITY_DEVICES", "PLAN_CACHE", "PROFILE", "RS", "TEST_ALL", "TEST_DEVICES",
+    "TEST_PART", "BF16_DOT", NULL,
 };
+// clang-format on
 
 static bool doctor_is_variable(const char *name, size_t n) {
     for (const char *const *v = doctor_variables; *v; v++)
@@ -172,7 +131,7 @@ static bool doctor_find_misspelt(ct_text *text) {
 
 // Reports the settings of the environment as a run reads them.
 static void doctor_check_settings(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_err err = {0};
     unsigned checks;
     const char *device_env = getenv("COTAN_DEVICE");
@@ -196,7 +155,6 @@ static void doctor_check_settings(doctor *d) {
     if (!text.n) ct__text_add(&text, "the usual ones: the environment asks for no other");
     doctor_report(d, ok ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "settings", &text,
                   ok ? NULL : "unset that variable, or set it as described by cotan help");
-    ct__text_free(&text);
 }
 
 // -------------------------------------------------------------------------------- compiler and cache
@@ -208,7 +166,7 @@ static const char doctor_probe_kernel[] =
     "}\n";
 
 static void doctor_check_compiler(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_err err = {0};
     ct_cc cc;
     const char *missing = ct__cc_missing();
@@ -217,7 +175,6 @@ static void doctor_check_compiler(doctor *d) {
                   *missing ? missing : "none is used (COTAN_CC=none)");
         doctor_report(d, *missing ? CT_HEALTH_POOR : CT_HEALTH_GOOD, "compiler", &text,
                       *missing ? ct__cc_missing_hint() : NULL);
-        ct__text_free(&text);
         return;
     }
     int answer = 0;
@@ -240,7 +197,6 @@ static void doctor_check_compiler(doctor *d) {
                           : "unset COTAN_MARCH, or set it to an architecture that the compiler "
                             "knows and this processor runs; else repair the compiler");
     }
-    ct__text_free(&text);
 }
 
 static void doctor_count_files(const char *folder, size_t *n, double *bytes) {
@@ -259,7 +215,7 @@ static void doctor_count_files(const char *folder, size_t *n, double *bytes) {
 }
 
 static void doctor_check_cache(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_err err = {0};
     ct_cache c;
     size_t n;
@@ -286,17 +242,15 @@ static void doctor_check_cache(doctor *d) {
         ct__textf(&text, "%s: %zu files, %.1f MB", c.folder, n, bytes / 1e6);
         doctor_report(d, CT_HEALTH_GOOD, "cache", &text, NULL);
     }
-    ct__text_free(&text);
 }
 
 static void doctor_check_libraries(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     char pcre[64]; // "10.42 2022-12-11"
     pcre2_config(PCRE2_CONFIG_VERSION, pcre);
     ct__textf(&text, "jansson %s, zlib %s, PCRE2 %.*s, utf8proc %s", jansson_version_str(),
               zlibVersion(), (int)strcspn(pcre, " "), pcre, utf8proc_version());
     doctor_report(d, CT_HEALTH_GOOD, "libraries", &text, NULL);
-    ct__text_free(&text);
 }
 
 // ----------------------------------------------------------------------------------------- self-test
@@ -304,7 +258,7 @@ static void doctor_check_libraries(doctor *d) {
 // Computes the same small step on both devices: products, exponentials and a gradient.
 static bool doctor_small_step(const char *device, float *out, size_t n) {
     if (!ct_set_device(device)) return false;
-    ct__ctx_wait_for_kernels(ct__ctx()); // the compiled kernels are to be checked
+    ct_set_synchronous_compilation(); // the compiled kernels are to be checked
     CT_SCOPE;
     ct_tensor i = ct_iota(CT_F32, CT_DIMS(24, 36), 1), g; // (24, 36)
     ct_tensor x = ct_sin(ct_add(i, ct_iota(CT_F32, CT_DIMS(24, 36), 0)));
@@ -320,7 +274,7 @@ static void doctor_self_test(doctor *d) {
     enum { N = 24 * 36 };
     float *computed = ct__malloc(2 * N * sizeof *computed), *expected = computed + N;
     ct_ctx *new_ctx = ct_ctx_new(), *outer = new_ctx ? ct_ctx_use(new_ctx) : NULL;
-    ct_text text = {0};
+    CT_TEXT text = {0};
     double max_error = 0;
     bool ok = computed && new_ctx && doctor_small_step("ref", expected, N) &&
               doctor_small_step("cpu", computed, N);
@@ -343,7 +297,6 @@ static void doctor_self_test(doctor *d) {
         ct_ctx_use(outer);
         ct_ctx_free(new_ctx);
     }
-    ct__text_free(&text);
     ct__free(computed);
 }
 
@@ -358,14 +311,13 @@ static void doctor_add_device(const ct_device_info *info, void *user) {
 }
 
 static void doctor_check_devices(doctor *d) {
-    ct_text text = {0};
+    CT_TEXT text = {0};
     ct_err err = {0};
     const bool loaded = ct__devices(false, doctor_add_device, &text, &err);
     if (!loaded) ct__textf(&text, "; %s", err.text);
     doctor_report(
         d, loaded ? CT_HEALTH_GOOD : CT_HEALTH_BAD, "devices", &text,
         loaded ? NULL : "unset COTAN_DEVICE_LIBRARY, or let it name libraries that can be loaded");
-    ct__text_free(&text);
 }
 
 bool ct_diagnose(ct_finding_fn each, void *user) {

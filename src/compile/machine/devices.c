@@ -1,5 +1,5 @@
 // Lists the devices that can be selected by name: their descriptions and measured speeds.
-#include "train/devices.h"
+#include "compile/machine/devices.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void devices_measure(ct_device_info *info, ct_err *err) {
     ct_ctx *new_ctx = ct_ctx_new(), *outer = new_ctx ? ct_ctx_use(new_ctx) : NULL;
     if (!new_ctx) return;
     if (ct_set_device(info->name)) {
-        ct__ctx_wait_for_kernels(new_ctx);
+        ct_set_synchronous_compilation();
         devices_measure_read(info);
         devices_measure_matmul(info);
     }

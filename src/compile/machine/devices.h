@@ -1,6 +1,6 @@
 // Lists the available devices, for programs and for the doctor.
-#ifndef COTAN_TRAIN_DEVICES_H
-#define COTAN_TRAIN_DEVICES_H
+#ifndef COTAN_COMPILE_DEVICES_H
+#define COTAN_COMPILE_DEVICES_H
 
 #include "cotan/profile.h"
 #include "base/error.h"
