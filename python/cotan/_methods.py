@@ -252,6 +252,10 @@ def is_cuda(self):
     return self._place().startswith("cuda")
 
 
+for _name in "mps xpu xla vulkan mkldnn ipu maia hpu mtia meta nested quantized".split():  # what no tensor is
+    setattr(Tensor, f"is_{_name}", property(lambda self: False))
+
+
 # ---------------------------------------------------------------------------- new tensors, in place
 
 @method

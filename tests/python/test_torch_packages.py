@@ -44,6 +44,21 @@ def test_softmax_backward_data():
     assert torch._softmax_backward_data(g, y, -1, torch.float32).tolist() == [pytest.approx(row) for row in x.grad.tolist()]
 
 
+def test_numbers_are_first_operands():
+    two = torch.tensor([2.0, 4.0])
+    assert torch.div(1.0, two).tolist() == [0.5, 0.25] and torch.sub(1, two, alpha=2).tolist() == [-3, -7]
+    assert torch.add(1, two).tolist() == [3, 5] and torch.mul(3, two).tolist() == [6, 12] and torch.floor_divide(7, two).tolist() == [3, 1]
+
+
+def test_what_no_tensor_is():
+    assert not any(getattr(torch.ones(1), f"is_{kind}") for kind in "mps xpu xla meta nested quantized mkldnn cuda".split())
+
+
+def test_checkpoint_states():
+    from cotan.torch.utils.checkpoint import get_device_states, set_device_states
+    set_device_states(*get_device_states(torch.ones(1)))
+
+
 def test_text_of_numbers():
     assert torch._tensor_str._tensor_str(torch.tensor([[1.0, 2.5]]), 0) == "[[1. , 2.5]]"
     assert torch._tensor_str._tensor_str(torch.tensor(3), 0) == "3"

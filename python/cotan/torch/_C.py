@@ -10,9 +10,10 @@ from ._tables import absent
 
 __path__ = []
 _INNER = "PyTorch's own machinery is not there"
-Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
+Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type, PyTorchFileReader, PyTorchFileWriter = (
     absent("_C", name, _INNER)
-    for name in "Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type".split())
+    for name in """Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type PyTorchFileReader
+    PyTorchFileWriter""".split())
 AnyType, NoneType, BoolType, FloatType, IntType, NumberType, StringType, ListType, DictType, TupleType, OptionalType, TensorType = (
     absent("_C", f"{name}Type", _INNER) for name in "Any None Bool Float Int Number String List Dict Tuple Optional Tensor".split())
 TensorBase = _TensorBase = Tensor
