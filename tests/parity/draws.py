@@ -134,6 +134,16 @@ def replace(function, new):
                 setattr(module, attribute, new)
 
 
+def indices(self):
+    """Yields a RandomSampler's indices. PyTorch's own draws once more when it has given all."""
+    if self.replacement:
+        raise NotImplementedError("draws: RandomSampler(replacement=True) draws in other portions than PyTorch's")
+    left = self.num_samples
+    while left > 0:
+        yield from torch.randperm(len(self.data_source)).tolist()[:left]
+        left -= len(self.data_source)
+
+
 def parameters(result, args):
     return [("." + name, p) for name, p in args[0].named_parameters() if not isinstance(p, torch.nn.parameter.UninitializedParameter)]
 
@@ -155,6 +165,7 @@ def install(tape):
                 setattr(layer, name, draws.whole(getattr(layer, name), layer.__name__, parameters))
     for name, axes in (("dropout", None), ("dropout1d", 2), ("dropout2d", 2), ("dropout3d", 2)):
         replace(getattr(functional, name), draws.dropout(getattr(functional, name), axes))
+    torch.utils.data.RandomSampler.__iter__ = indices
     torch.dropout = lambda input, p, train: functional.dropout(input, p, train)
     replace(functional.scaled_dot_product_attention, draws.attention(functional.scaled_dot_product_attention))
     if "cotan" in sys.modules:

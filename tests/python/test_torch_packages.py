@@ -77,3 +77,38 @@ def test_lkj_cholesky():
         assert seen.tolist() == pytest.approx([1 / (2 * concentration + 3)] * 12, rel=0.08)
     with pytest.raises(ValueError, match="dim=1"):
         torch.distributions.LKJCholesky(1)
+
+
+def test_an_optimizer_that_wraps_another():
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            self.inner.step(closure)
+
+    w = torch.ones(1, requires_grad=True)
+    w.sum().backward()
+    Wrapper(torch.optim.SGD([w], lr=0.5)).step()
+    assert w.tolist() == [0.5]
+
+
+def test_types_by_name():
+    x = torch.ones(2)
+    assert x.type(x.type()).dtype == torch.float32 and x.type("torch.DoubleTensor").dtype == torch.float64
+    with pytest.raises(ValueError, match="invalid type: 'NoTensor'"):
+        x.type("torch.NoTensor")
+
+
+def test_is_tensor_asks_no_other_class():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise NotImplementedError
+
+    assert torch.is_tensor(torch.ones(1)) and not torch.is_tensor(Other())
+
+
+def test_nvtx():
+    with torch.autograd.profiler.emit_nvtx():
+        assert issubclass(torch.futures.Future, object) and not torch.profiler.kineto_available()

@@ -92,6 +92,7 @@ MODULES = {
         default_hooks"""),
     "distributed.optim": (_ALONE, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
     "distributed.pipelining": (_ALONE, "Pipe PipelineStage ScheduleGPipe SplitPoint pipe_split pipeline"),
+    "futures": (_ALONE, "Future collect_all"),
     "distributed.rpc": (_ALONE, "init_rpc remote rpc_async rpc_sync shutdown RRef"),
     "distributed.run": (_ALONE, "LaunchConfig elastic_launch get_args_parser launch_agent main run"),
     "numa.binding": (_ALONE, "AffinityMode NumaOptions"), "numa": (_ALONE, ""),
