@@ -50,7 +50,8 @@ class Replay:
         try:
             expected, value = np.load(self.file).item(), np.load(self.file)
         except EOFError:
-            raise SystemExit(f"draws: the program draws {kind} {tuple(tensor.shape)}, PyTorch drew {self.count} times only") from None
+            raise SystemExit(f"draws: the program draws {kind} {tuple(tensor.shape)}, "
+                             f"PyTorch drew {self.count} times only") from None
         if (kind, tuple(tensor.shape)) != (expected, value.shape):
             raise RuntimeError(f"draws: draw {self.count} is {kind} {tuple(tensor.shape)}, PyTorch's is {expected} {value.shape}")
         self.count += 1
@@ -145,7 +146,8 @@ def indices(self):
 
 
 def parameters(result, args):
-    return [("." + name, p) for name, p in args[0].named_parameters() if not isinstance(p, torch.nn.parameter.UninitializedParameter)]
+    uninitialized = torch.nn.parameter.UninitializedParameter
+    return [("." + name, p) for name, p in args[0].named_parameters() if not isinstance(p, uninitialized)]
 
 
 def install(tape):

@@ -47,7 +47,8 @@ def test_softmax_backward_data():
 def test_numbers_are_first_operands():
     two = torch.tensor([2.0, 4.0])
     assert torch.div(1.0, two).tolist() == [0.5, 0.25] and torch.sub(1, two, alpha=2).tolist() == [-3, -7]
-    assert torch.add(1, two).tolist() == [3, 5] and torch.mul(3, two).tolist() == [6, 12] and torch.floor_divide(7, two).tolist() == [3, 1]
+    assert torch.add(1, two).tolist() == [3, 5] and torch.mul(3, two).tolist() == [6, 12]
+    assert torch.floor_divide(7, two).tolist() == [3, 1]
 
 
 def test_what_no_tensor_is():
@@ -112,3 +113,10 @@ def test_is_tensor_asks_no_other_class():
 def test_nvtx():
     with torch.autograd.profiler.emit_nvtx():
         assert issubclass(torch.futures.Future, object) and not torch.profiler.kineto_available()
+
+
+def test_parse_to():
+    parse = torch._C._nn._parse_to
+    assert parse("cpu", torch.float64, True)[:3] == (torch.device("cpu"), torch.float64, True)
+    assert parse(torch.ones(1, dtype=torch.float64))[1] == torch.float64 and parse(dtype=torch.int8)[:2] == (None, torch.int8)
+    assert torch.ones(1).dtype != torch.complex32 and not torch.cuda._initialized

@@ -7,6 +7,7 @@ AcceleratorError = _core.Error
 SymInt, SymFloat, SymBool = (type(name, (), {"__doc__": "A number that is not known: there are none."}) for name in (
     "SymInt", "SymFloat", "SymBool"))
 qscheme = str
+complex32 = chalf = type("complex32", (), {"__doc__": "A name to compare dtypes with: no tensor has this one."})
 ScriptModule, PyTorchFileReader, PyTorchFileWriter = jit.ScriptModule, _C.PyTorchFileReader, _C.PyTorchFileWriter
 globals().update({name: value for name, value in vars(_C).items() if name.endswith("Type")})
 UntypedStorage, TypedStorage = storage.UntypedStorage, storage.TypedStorage
