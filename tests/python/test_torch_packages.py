@@ -34,7 +34,7 @@ def test_a_loader_is_made_again_of_its_attributes():
     loader = DataLoader([1, 2, 3], batch_size=2)
     again = DataLoader(loader.dataset, batch_size=2, num_workers=loader.num_workers, prefetch_factor=loader.prefetch_factor)
     assert [batch.tolist() for batch in again] == [[1, 2], [3]]
-    assert DataLoader([1], num_workers=1).prefetch_factor == 2
+    assert DataLoader([1], num_workers=1).prefetch_factor == 2 and loader.multiprocessing_context is None
 
 
 def test_softmax_backward_data():

@@ -413,6 +413,7 @@ class DataLoader(Generic[T]):
         self.worker_init_fn, self.generator = worker_init_fn, generator
         self.prefetch_factor = (prefetch_factor or 2) if num_workers else None  # what another loader can be given
         self.pin_memory, self.persistent_workers, self.in_order = pin_memory, persistent_workers, in_order
+        self.multiprocessing_context, self.pin_memory_device = multiprocessing_context, pin_memory_device
         self._workers, self._loops = None, 0
         self.batch_size = None if batch_sampler is not None else batch_size
         if sampler is None and not self._iterable:
