@@ -28,7 +28,7 @@ class FunctionCtx:
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad
         self._saved, self._fixed, self._materialize, self._unpack = (), (), True, None
-        self._versions = ()
+        self._versions, self._dirty = (), ()
 
     def save_for_backward(self, *tensors):
         """Saves inputs, results and other tensors, which backward reads as ctx.saved_tensors; None is
@@ -58,9 +58,8 @@ class FunctionCtx:
         self._materialize = value
 
     def mark_dirty(self, *inputs):
-        raise RuntimeError("mark_dirty: forward must leave its inputs as they are\n  hint: return a new tensor; where "
-                           "only that "
-                           "is used, nothing is copied")
+        """Marks inputs that forward writes to in their places: where it returns one, the result is that tensor itself."""
+        self._dirty = inputs
 
 
 def _is_differentiable(x):
@@ -166,10 +165,9 @@ class Function:
                 results = cls.forward(*args)
                 cls.setup_context(ctx, args, results)
         for i, (one, version) in enumerate(zip(args, versions)):
-            if version is not None and one._version != version:
-                raise RuntimeError(f"{cls.__name__}.forward wrote to its argument {i} in its place\n  hint: return a "
-                                   f"new tensor; where "
-                                   "only that is used, nothing is copied")
+            if version is not None and one._version != version and _core._tracing():
+                raise RuntimeError(f"{cls.__name__}.forward wrote to its argument {i} in its place, in a function that is traced\n"
+                                   "  hint: return a new tensor; where only that is used, nothing is copied")
         return (results, False) if isinstance(results, tuple) else ((results,), True)
 
     @classmethod
@@ -179,9 +177,13 @@ class Function:
         if _core._tracing():
             return cls._traced(args, positions)
         ctx = FunctionCtx(tuple(i in positions for i in range(len(args))))
+        # The history continues at what the arguments are before forward may write to them.
+        before = tuple(ops.reshape(one, one.shape) if i in positions else one for i, one in enumerate(args))
         results, single = cls._forward(ctx, args)
         if positions:
-            results = cls._hooked(ctx, args, positions, results)
+            returned, results = results, cls._hooked(ctx, before, positions, results)
+            results = tuple(old.copy_(new) if any(old is one for one in ctx._dirty) else new
+                            for old, new in zip(returned, results))
         return results[0] if single else results
 
     @classmethod

@@ -195,9 +195,15 @@ def type_as(self, other):
 
 
 def _type(self, dtype=None):
-    """Returns the dtype's name; with a dtype, or a tensor class that has one, the tensor in it."""
+    """Returns the dtype's name; with a dtype, its name, or a tensor class that has one, the tensor in it."""
     if dtype is None:
         return f"cotan.{self.dtype.name}"
+    if isinstance(dtype, str):  # "cotan.float32", "torch.FloatTensor"
+        from . import _pytorch  # which imports this module
+        name = dtype.rpartition(".")[2]
+        dtype = getattr(_pytorch, name, None) or (_core.dtype(name) if name in _DTYPE_NAMES else None)
+        if dtype is None:
+            raise ValueError(f"invalid type: '{name}'")
     of_class = getattr(dtype, "dtype", None)
     return self.to(of_class if isinstance(of_class, _core.dtype) else dtype)
 
@@ -250,6 +256,10 @@ def ndimension(self):
 @add_property
 def is_cuda(self):
     return self._place().startswith("cuda")
+
+
+for _name in "mps xpu xla vulkan mkldnn ipu maia hpu mtia meta nested quantized".split():  # what no tensor is
+    setattr(Tensor, f"is_{_name}", property(lambda self: False))
 
 
 # ---------------------------------------------------------------------------- new tensors, in place

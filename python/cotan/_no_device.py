@@ -108,4 +108,5 @@ def answers(kind):
     names.update({name: _type_class(f"torch.{kind}", name) for name in (
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor "
         "BoolTensor").split()})
+    names["_initialized"] = False
     return names

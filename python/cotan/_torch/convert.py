@@ -38,12 +38,6 @@ def as_subclass(self, cls):
     return _core._as_type(self, cls)
 
 
-@define("is_tensor(obj)")
-def is_tensor(obj):
-    """Returns whether the object is a Tensor."""
-    return isinstance(obj, Tensor)
-
-
 for _name in ("is_floating_point", "is_complex"):
     define(f"{_name}(input)", "fm")(getattr(_dtypes, _name))
 

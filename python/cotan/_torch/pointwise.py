@@ -93,8 +93,9 @@ def logaddexp_complex(a, b):
 
 
 # Of two tensors, or a tensor and a number.
-for _names in "maximum minimum fmax fmin mul/multiply".split():
-    _binary(_names, _names.split("/")[0], bools=True)
+for _names in "maximum minimum fmax fmin".split():
+    _binary(_names, _names, bools=True)
+_binary("mul/multiply", "mul", first="Tensor|float", bools=True)
 for _names in "hypot nextafter".split():
     _binary(_names, _names)
 for _names in "atan2/arctan2 copysign".split():
@@ -109,7 +110,7 @@ _binary("logaddexp", "logaddexp", logaddexp_complex, real=True)
 _binary("xlogy", "xlogy", first="Tensor|float", floats=True)
 
 
-@define("add(input, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", op="add", bools=True)
+@define("add(input: Tensor|float, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", op="add", bools=True)
 def add(input, other, alpha):
     """Returns input + alpha other."""
     if input.dtype in BOOL and isinstance(alpha, bool):
@@ -117,7 +118,7 @@ def add(input, other, alpha):
     return input + (other if alpha == 1 else other * alpha)
 
 
-@define("sub(input, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", "subtract", op="sub")
+@define("sub(input: Tensor|float, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", "subtract", op="sub")
 def sub(input, other, alpha):
     """Returns input - alpha other."""
     return input - other * alpha
@@ -135,7 +136,7 @@ def rsub(input, other, alpha):
     return other - input * alpha
 
 
-@define("div(input, other: Tensor|float, *, rounding_mode: str=None, out=None)", "fmi", ("divide", "true_divide"), op="div", floats=True)
+@define("div(input: Tensor|float, other: Tensor|float, *, rounding_mode: str=None, out=None)", "fmi", ("divide", "true_divide"), op="div", floats=True)
 def div(input, other, rounding_mode):
     """Returns input / other; rounding_mode "floor" rounds down, "trunc" towards zero."""
     if rounding_mode is None:
@@ -143,7 +144,7 @@ def div(input, other, rounding_mode):
     return input // other if rounding_mode == "floor" else _elementwise.divide(*cast_all(input, other), rounding_mode=rounding_mode)
 
 
-@define("floor_divide(input, other: Tensor|float, *, out=None)", "fmi")
+@define("floor_divide(input: Tensor|float, other: Tensor|float, *, out=None)", "fmi")
 def floor_divide(input, other):
     """Returns input / other, rounded down."""
     return input // other

@@ -8,7 +8,7 @@ from .._creation import finish_new_tensor
 from .._pytorch import sparse_coo, sparse_csr, strided
 from .._shaping import concat_parts, normalize_axis
 from .convert import NAMES
-from .define import define
+from .define import define, functions
 from .pointwise import common_dtype
 
 __all__ = ["SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sum"]
@@ -424,13 +424,21 @@ def zeros_like(input, **options):
     return SparseTensor(input._i[:, :0], input._v.detach()[:0].to(options.get("dtype") or input.dtype), input.shape, True)
 
 
+def is_tensor(obj):
+    """Returns whether the object is a Tensor, or one of which only some elements are stored."""
+    return isinstance(obj, (Tensor, SparseTensor))
+
+
+functions["is_tensor"] = is_tensor  # no row: other classes that have __torch_function__ are no tensors
+
+
 @_handle()
 def sparse_mask(input, mask):
     """Returns the elements at the indices of a sparse tensor, sparse."""
     return mask.with_values(_at_indices(mask, input))
 
 
-_handlers.update(is_tensor=lambda input: True, numel=SparseTensor.numel)
+_handlers.update(numel=SparseTensor.numel)
 for _name in ("is_complex", "is_floating_point", "is_signed"):
     _handlers[_name] = lambda input, name=_name: getattr(input._v, name)()
 

@@ -2,7 +2,8 @@
 import sys
 import types
 
-from . import _continuous, _discrete, _gamma, _multivariate, _transformed, constraints, distribution, kl, transforms, utils
+from . import (_continuous, _discrete, _gamma, _matrices, _multivariate, _transformed, constraints, distribution, kl, transforms,
+               utils)
 from .constraint_registry import biject_to, transform_to
 from .distribution import Distribution, ExponentialFamily
 from .kl import kl_divergence, register_kl
@@ -13,7 +14,8 @@ _MODULES = {
     "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial", "categorical": "Categorical", "cauchy": "Cauchy",
     "chi2": "Chi2", "dirichlet": "Dirichlet", "exp_family": "ExponentialFamily", "exponential": "Exponential", "gamma": "Gamma",
     "geometric": "Geometric", "gumbel": "Gumbel", "half_cauchy": "HalfCauchy", "half_normal": "HalfNormal",
-    "independent": "Independent", "kumaraswamy": "Kumaraswamy", "laplace": "Laplace", "log_normal": "LogNormal",
+    "independent": "Independent", "kumaraswamy": "Kumaraswamy", "laplace": "Laplace",
+    "lkj_cholesky": "LKJCholesky", "log_normal": "LogNormal",
     "lowrank_multivariate_normal": "LowRankMultivariateNormal", "mixture_same_family": "MixtureSameFamily",
     "multinomial": "Multinomial", "multivariate_normal": "MultivariateNormal", "negative_binomial": "NegativeBinomial",
     "normal": "Normal", "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough", "pareto": "Pareto",
@@ -24,9 +26,10 @@ _MODULES = {
 
 def _make_module(name, classes):
     module = types.ModuleType(f"{__name__}.{name}", f"The module {name} of torch.distributions: {', '.join(classes)}.")
+    module.__dict__.update({"Distribution": Distribution, "constraints": constraints})  # packages import them from here too
+    groups = distribution, _continuous, _gamma, _discrete, _matrices, _multivariate, _transformed
     for kind in classes:
-        module.__dict__[kind] = next(group.__dict__[kind] for group in (distribution, _continuous, _gamma, _discrete, _multivariate,
-                                                                        _transformed) if kind in group.__dict__)
+        module.__dict__[kind] = next(group.__dict__[kind] for group in groups if kind in group.__dict__)
         module.__dict__[kind].__module__ = module.__name__
     sys.modules[module.__name__] = module
     return module

@@ -55,7 +55,7 @@ class Chi2(Gamma):
 
     def expand(self, batch_shape, _instance=None):
         new = super().expand(batch_shape, _instance)
-        new.concentration, new.rate = self.concentration.expand(*batch_shape), self.rate.expand(*batch_shape)
+        new.concentration, new.rate = self.concentration.expand(batch_shape), self.rate.expand(batch_shape)
         return new
 
 

@@ -103,7 +103,7 @@ class MixtureSameFamily(Distribution):
     def _weighted(self, values):
         """Returns the mean over the components of values (..., n, *event_shape)."""
         probs = self._mixture_distribution.probs
-        return (probs.reshape(*probs.shape, *[1] * self._event_ndims) * values).sum(-1 - self._event_ndims)
+        return (probs.reshape((*probs.shape, *[1] * self._event_ndims)) * values).sum(-1 - self._event_ndims)
 
     mean = property(lambda self: self._weighted(self._component_distribution.mean))
 

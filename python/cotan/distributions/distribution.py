@@ -59,7 +59,7 @@ class Distribution:
         for name, constraint in self.arg_constraints.items():
             value = self.__dict__.get(name)
             if isinstance(value, Tensor):
-                new.__dict__[name] = value.expand(*batch_shape, *value.shape[value.ndim - constraint.event_dim:])
+                new.__dict__[name] = value.expand((*batch_shape, *value.shape[value.ndim - constraint.event_dim:]))
         new._batch_shape = Size(batch_shape)
         return new
 

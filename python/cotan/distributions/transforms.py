@@ -255,10 +255,10 @@ class ReshapeTransform(Transform):
     codomain = constraints.dependent_property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
 
     def _call(self, x):
-        return x.reshape(*x.shape[:x.ndim - len(self.in_shape)], *self.out_shape)
+        return x.reshape((*x.shape[:x.ndim - len(self.in_shape)], *self.out_shape))
 
     def _inverse(self, y):
-        return y.reshape(*y.shape[:y.ndim - len(self.out_shape)], *self.in_shape)
+        return y.reshape((*y.shape[:y.ndim - len(self.out_shape)], *self.in_shape))
 
     def log_abs_det_jacobian(self, x, y):
         return _core.full(x.shape[:x.ndim - len(self.in_shape)], 0, x.dtype)

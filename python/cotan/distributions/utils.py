@@ -28,6 +28,11 @@ def open_unit(shape, dtype):
     return (_random.uniform(tuple(shape), dtype=dtype) + eps / 4).clamp(max=1 - eps / 2)
 
 
+def _standard_normal(shape, dtype, device):
+    """Returns normally distributed draws, by the name that packages import."""
+    return _random.gaussian(tuple(shape), dtype=dtype)
+
+
 def constant_like(x, value):
     """Returns a tensor of x's shape and dtype in which each element is the value."""
     return _core.full(x.shape, value, x.dtype)

@@ -37,7 +37,7 @@ def _with_hooks(step):
     """Returns an optimizer's step that calls the hooks around it, once if it calls the step of its base."""
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
-        if self.__dict__.get("_in_step"):
+        if self.__dict__.get("_in_step") or "_hooks" not in self.__dict__:  # the latter where __init__ of Optimizer was not called
             return step(self, *args, **kwargs)
         for hook in [*_global_pre_hooks.values(), *self._hooks["step_pre"].values()]:
             changed = hook(self, args, kwargs)

@@ -3,17 +3,20 @@ import contextlib
 
 from .. import LinAlgError as _LinAlgError  # noqa: F401
 from .. import Generator, Tensor  # noqa: F401
-from .._core import dtype  # noqa: F401
+from .._core import dtype as _dtype
+from .._pytorch import device as _device
 from .._torch_function import DisableTorchFunctionSubclass
 from .._torch_function import disabled_torch_function as _disabled_torch_function_impl  # noqa: F401
 from ._tables import absent
 
 __path__ = []
 _INNER = "PyTorch's own machinery is not there"
-Graph, Value, Node, _CudaDeviceProperties, ScriptModule, ScriptFunction, Future, FunctionSchema, Type = (
-    absent("_C", name, _INNER)
-    for name in "Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction Future FunctionSchema Type".split())
+globals().update({name: absent("_C", name, _INNER) for name in """Graph Value Node _CudaDeviceProperties ScriptModule ScriptFunction
+Future FunctionSchema Type PyTorchFileReader PyTorchFileWriter AnyType NoneType BoolType FloatType IntType NumberType StringType
+ListType DictType TupleType OptionalType TensorType""".split()})
 TensorBase = _TensorBase = Tensor
+dtype = _dtype
+_TensorMeta = type(Tensor)
 
 
 class DispatchKey:
@@ -56,6 +59,22 @@ _jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _cuda_isInBadFork = _is_torch_func
 _has_mkldnn = _has_cuda = _has_mps = has_openmp = has_mkl = has_lapack = False
 DisableTorchFunction = DisableTorchFunctionSubclass
 _ExcludeDispatchKeyGuard = _DisableFuncTorch = _context
+
+
+class _nn:
+    @staticmethod
+    def _parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
+        """Returns the device, dtype, non_blocking and memory_format that arguments of Tensor.to name, None what they do not."""
+        for one in args:
+            if isinstance(one, Tensor):
+                device, dtype = one.device, one.dtype
+            elif isinstance(one, _dtype):
+                dtype = one
+            elif isinstance(one, bool):
+                non_blocking = one
+            elif one is not None:
+                device = one
+        return None if device is None else _device(device), dtype, non_blocking, memory_format
 
 
 def _get_accelerator(check=None):

@@ -180,8 +180,10 @@ def _missing_names(module, name):
     name is counted."""
     def find(attribute):
         if not attribute.startswith("__"):
-            if _exists(f"{name}.{attribute}"):
-                return importlib.import_module(f"{name}.{attribute}")
+            known = [name, *(f"cotan.torch.{path}" for path, same in _tables.SAME.items() if f"cotan.torch.{same}" == name)]
+            inner = next((f"{path}.{attribute}" for path in known if _exists(f"{path}.{attribute}")), None)
+            if inner:
+                return importlib.import_module(inner)
             # hasattr and getattr only ask: what needs the name loads it by an instruction for that.
             frame = sys._getframe(1)
             if opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):

@@ -1,12 +1,15 @@
 """Names of torch itself that are no functions of tensors: types to check against, storages, settings of autocasting."""
 from .. import _core
 from ..amp import autocast_mode
-from . import storage
+from . import _C, __config__, jit, storage  # noqa: F401
 
 AcceleratorError = _core.Error
 SymInt, SymFloat, SymBool = (type(name, (), {"__doc__": "A number that is not known: there are none."}) for name in (
     "SymInt", "SymFloat", "SymBool"))
 qscheme = str
+complex32 = chalf = type("complex32", (), {"__doc__": "A name to compare dtypes with: no tensor has this one."})
+ScriptModule, PyTorchFileReader, PyTorchFileWriter = jit.ScriptModule, _C.PyTorchFileReader, _C.PyTorchFileWriter
+globals().update({name: value for name, value in vars(_C).items() if name.endswith("Type")})
 UntypedStorage, TypedStorage = storage.UntypedStorage, storage.TypedStorage
 globals().update({name: getattr(storage, name) for name in storage._NAMES})
 
@@ -21,6 +24,12 @@ def typename(obj):
 
 def _assert(condition, message):
     assert condition, message
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
+    """Returns the gradient of the logits of softmax(logits, dim), whose result is `output`."""
+    scaled = grad_output * output
+    return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)
 
 
 def get_autocast_gpu_dtype():

@@ -92,6 +92,7 @@ MODULES = {
         default_hooks"""),
     "distributed.optim": (_ALONE, "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer"),
     "distributed.pipelining": (_ALONE, "Pipe PipelineStage ScheduleGPipe SplitPoint pipe_split pipeline"),
+    "futures": (_ALONE, "Future collect_all"),
     "distributed.rpc": (_ALONE, "init_rpc remote rpc_async rpc_sync shutdown RRef"),
     "distributed.run": (_ALONE, "LaunchConfig elastic_launch get_args_parser launch_agent main run"),
     "numa.binding": (_ALONE, "AffinityMode NumaOptions"), "numa": (_ALONE, ""),
@@ -101,6 +102,7 @@ MODULES = {
     "optim.swa_utils": ("averages of weights are not there", """AveragedModel SWALR get_ema_avg_fn get_ema_multi_avg_fn
         get_swa_avg_fn
         get_swa_multi_avg_fn update_bn"""),
+    "quasirandom": ("quasi-random sequences are not there\n  hint: torch.rand", "SobolEngine"),
     "package": ("packages of code and weights are not there\n  hint: cotan.save writes the weights", """PackageExporter
         PackageImporter
         PackagingError"""),
@@ -153,7 +155,7 @@ def _enumeration(names):
 
 # Names that do something, of modules above and of further ones.
 VALUES = {
-    "fx": {"wrap": _given, "is_fx_tracing": _no, "has_side_effect": _given,
+    "fx": {"wrap": _given, "is_fx_tracing": _no, "get_proxy_mode": _nothing, "has_side_effect": _given,
            "_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes",
            "statically_known_true": bool, "guard_or_true": bool, "guard_or_false": bool, "immutable_dict": dict,
            "immutable_list": list},
@@ -178,6 +180,7 @@ VALUES = {
     "version": {"__version__": "2.7.0", "cuda": None, "hip": None, "xpu": None, "debug": False, "git_version": "cotan"},
     "contrib": {}, "distributed._symmetric_memory": {}, "_numpy": {}, "utils.backend_registration": {},
     "utils._triton": {"has_triton": _no, "has_triton_package": _no}, "utils.backcompat": {},
+    "_subclasses": {}, "_subclasses.fake_tensor": {"is_fake": _no},
     "classes": {"load_library": _nothing, "loaded_libraries": ()},
 }
 MODULES.update({path: ("", "") for path in VALUES if path not in MODULES})

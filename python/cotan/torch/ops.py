@@ -20,6 +20,18 @@ class _Overloads:
         return self
 
 
+# Ops that packages name as keys of their tables for __torch_dispatch__, which is not called here.
+_KEYS = "_to_copy _pin_memory _sparse_addmm _sparse_mm_reduce_impl alias index slice".split()
+
+
+def _absent(name):
+    def refuse(*args, **options):
+        raise NotImplementedError(f"torch.ops.aten.{name}: PyTorch's dispatcher is not there")
+
+    refuse.__name__ = name
+    return refuse
+
+
 class _Namespace:
     def __init__(self, name):
         self._name = name
@@ -28,7 +40,8 @@ class _Namespace:
         if self._name in ("aten", "prims", "prim"):
             from .. import torch
             from ..nn import functional
-            function = getattr(torch, name, None) or getattr(functional, name, None)
+            function = next((getattr(one, name) for one in (torch, functional, torch.Tensor) if hasattr(one, name)),
+                            _absent(name) if name in _KEYS else None)
             if function is not None:
                 return _Overloads(function)
         elif f"{self._name}::{name}" in _custom:

@@ -45,6 +45,10 @@ _named_tuple = NodeDef(tuple, lambda x: (list(x), type(x)), lambda values, kind:
 BUILTIN_TYPES = frozenset(SUPPORTED_NODES)
 
 
+def _get_node_type(x):
+    return collections.namedtuple if isinstance(x, tuple) and hasattr(x, "_fields") else type(x)
+
+
 def _node_of(x):
     node = SUPPORTED_NODES.get(type(x))
     return _named_tuple if node is None and isinstance(x, tuple) and hasattr(x, "_fields") else node

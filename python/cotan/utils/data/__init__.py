@@ -414,8 +414,10 @@ class DataLoader(Generic[T]):
         if batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         self.dataset, self.num_workers, self.timeout, self.drop_last = dataset, num_workers, timeout, drop_last
-        self.worker_init_fn, self.generator, self.prefetch_factor = worker_init_fn, generator, prefetch_factor or 2
+        self.worker_init_fn, self.generator = worker_init_fn, generator
+        self.prefetch_factor = (prefetch_factor or 2) if num_workers else None  # what another loader can be given
         self.pin_memory, self.persistent_workers, self.in_order = pin_memory, persistent_workers, in_order
+        self.multiprocessing_context, self.pin_memory_device = multiprocessing_context, pin_memory_device
         self._workers, self._loops = None, 0
         self.batch_size = None if batch_sampler is not None else batch_size
         if sampler is None and not self._iterable:
