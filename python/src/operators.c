@@ -34,6 +34,12 @@ void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
     const bool are[2] = {tensor_check(a), tensor_check(b)};
     if (default_float != CT_F32 && are[0] != are[1])
         py_op_promote_integers(&in[are[1]], in[are[0]], here);
+    for (int i = 0; i < 2; i++) { // booleans beside a whole number of Python are int64
+        PyObject *number = i ? a : b;
+        if (are[i] && !are[!i] && PyLong_Check(number) && !PyBool_Check(number) &&
+            ct_dtype_of(in[i]) == CT_BOOL)
+            in[i] = ct_cast_at(in[i], CT_I64, here);
+    }
     if (!are[0] || !are[1]) return;
     py_op_promote_scalar(&in[0], in[1], here);
     py_op_promote_scalar(&in[1], in[0], here);

@@ -315,3 +315,12 @@ def test_values_beside_a_tensor_without_axes():
     assert w.grad.dtype == cotan.float64 and w.grad.item() == 3.0
     h += cotan.asarray(1.0)
     assert h.dtype == cotan.float16
+
+
+def test_booleans_beside_whole_numbers_are_int64():
+    """As in PyTorch and NumPy; beside other numbers and booleans they promote as tensors do."""
+    x = cotan.tensor([True, False])
+    for y, dtype, right in ((x + 1, cotan.int64, [2, 1]), (2 - x, cotan.int64, [1, 2]), (cotan.torch.mul(x, 3), cotan.int64, [3, 0]),
+                            (x & 1, cotan.int64, [1, 0]), (x + True, cotan.bool, [True, True]), (x * x, cotan.bool, [True, False]),
+                            (x + 1.5, cotan.float32, [2.5, 1.5])):
+        assert y.dtype == dtype and y.tolist() == right
