@@ -342,6 +342,10 @@ for why, names in {
     "interpolates: its points are places (tests/parity/test_nn.py)": "F.affine_grid F.grid_sample F.upsample",
     "tests/parity/test_ctc.py has its infinities": "F.ctc_loss",
     "as lp_pool2d": "F.lp_pool3d",
+    "the same as the name without the underscore or the ending": """F.celu_ F.elu_ F.hardtanh_ F.leaky_relu_ F.rrelu_ F.selu_ F.threshold_
+        F.max_pool1d_with_indices F.max_pool2d_with_indices F.max_pool3d_with_indices F.native_channel_shuffle F.upsample_bilinear
+        F.upsample_nearest""",
+    "as conv1d, and as cdist": "F.conv_tbc F.pdist",
 }.items():
     EXEMPT |= dict.fromkeys(names.split(), why)
 

@@ -250,6 +250,7 @@ def test_constraints(build):
     assert found[0] == found[1]
 
 
+@needs_2
 @pytest.mark.parametrize("build", CONSTRAINTS)
 def test_registries(build):
     for name in ("biject_to", "transform_to"):
