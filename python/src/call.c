@@ -214,9 +214,8 @@ PyObject *call_op_operands(const op_entry *op, PyObject *const *operands, unsign
         const ct_dtype dtype = ct_dtype_of(to[i]);
         if (i == 0) first = dtype;
         mixed = mixed || dtype != first;
-        const char kind = floats || bools ? dtype_kind(dtype) : 'f';
-        floats = floats && kind != 'f' && kind != 'c';
-        bools = bools && kind == 'b';
+        if (floats) floats = dtype_kind(dtype) != 'f' && dtype_kind(dtype) != 'c';
+        bools = bools && dtype == CT_BOOL;
     }
     if (op->n_operands == 2 && mixed) promote_operands(operands[0], operands[1], to, here);
     for (int i = 0; i < op->n_operands && (floats || bools); i++)
