@@ -80,12 +80,12 @@ ct_dtype dtype_from_format(const char *format, Py_ssize_t bytes, bool *swapped) 
     return CT_DEFAULT;
 }
 
-// Returns the dtype of a Python type: bool, int, float, complex.
+// Returns the dtype of a Python type as PyTorch and NumPy do: bool, int64, float64, complex128.
 static ct_dtype py_dtype_from_python_type(PyObject *o) {
     return o == (PyObject *)&PyBool_Type      ? CT_BOOL
            : o == (PyObject *)&PyLong_Type    ? CT_I64
-           : o == (PyObject *)&PyFloat_Type   ? CT_F32
-           : o == (PyObject *)&PyComplex_Type ? CT_C64
+           : o == (PyObject *)&PyFloat_Type   ? CT_F64
+           : o == (PyObject *)&PyComplex_Type ? CT_C128
                                               : CT_DEFAULT;
 }
 

@@ -30,16 +30,17 @@ static void py_op_promote_integers(ct_tensor *integers, ct_tensor number, ct_loc
         py_op_dtype_category(ct_dtype_of(number)) >= 2)
         *integers = ct_cast_at(*integers, default_float, here);
 }
+// Booleans that meet an integer number become int64, PyTorch's and NumPy's dtype of it; the library's is i32.
+static void py_op_promote_bools(ct_tensor *bools, ct_tensor number, ct_loc here) {
+    if (ct_ok(*bools) && ct_dtype_of(*bools) == CT_BOOL && !ct_rank(number) &&
+        py_op_dtype_category(ct_dtype_of(number)) == 1)
+        *bools = ct_cast_at(*bools, CT_I64, here);
+}
 void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
     const bool are[2] = {tensor_check(a), tensor_check(b)};
+    if (are[0] != are[1]) py_op_promote_bools(&in[are[1]], in[are[0]], here);
     if (default_float != CT_F32 && are[0] != are[1])
         py_op_promote_integers(&in[are[1]], in[are[0]], here);
-    for (int i = 0; i < 2; i++) { // booleans beside a whole number of Python are int64
-        PyObject *number = i ? a : b;
-        if (are[i] && !are[!i] && PyLong_Check(number) && !PyBool_Check(number) &&
-            ct_dtype_of(in[i]) == CT_BOOL)
-            in[i] = ct_cast_at(in[i], CT_I64, here);
-    }
     if (!are[0] || !are[1]) return;
     py_op_promote_scalar(&in[0], in[1], here);
     py_op_promote_scalar(&in[1], in[0], here);
@@ -165,7 +166,16 @@ static PyObject *py_op_matmul(PyObject *a, PyObject *b) {
     return py_op_check_vectors(in) ? tensor_new(py_op_matmul_value(in[0], in[1], here), here)
                                    : NULL;
 }
+static bool py_op_is_square(ct_tensor x) {
+    const int rank = ct_rank(x);
+    return rank > 1 && ct_dim(x, rank - 1) == ct_dim(x, rank - 2);
+}
+// A product of another shape is not written in a's place: `a @= b` then names it, as in PyTorch.
 static PyObject *py_op_matmul_in_place(PyObject *a, PyObject *b) {
+    ct_tensor in[2];
+    const ct_loc here = api_enter();
+    if (!py_op_parse_operands(a, b, in, here)) return py_op_not_implemented();
+    if (!py_op_is_square(in[1])) return py_op_matmul(a, b);
     return py_op_in_place(a, b, py_op_matmul_value);
 }
 
@@ -216,12 +226,25 @@ static PyObject *py_op_divmod(PyObject *a, PyObject *b) {
     return both;
 }
 
+// Integers to a negative Python integer are an error as in PyTorch and NumPy, since no integer holds the result.
+static bool py_op_check_exponent(PyObject *base, PyObject *exponent) {
+    if (!tensor_check(base) || !PyLong_Check(exponent)) return true;
+    int overflow;
+    const long long value = PyLong_AsLongLongAndOverflow(exponent, &overflow);
+    if ((overflow ? overflow : value) >= 0) return true;
+    const ct_tensor x = tensor_value(base, api_enter());
+    if (!ct_ok(x) || py_op_dtype_category(ct_dtype_of(x)) >= 2) return true;
+    PyErr_SetString(PyExc_RuntimeError, "Integers to negative integer powers are not allowed.");
+    return false;
+}
 static PyObject *py_op_power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    if (!py_op_check_exponent(a, b)) return NULL;
     return py_op_binary(a, b, ct_pow_at);
 }
 static PyObject *py_op_power_in_place(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    if (!py_op_check_exponent(a, b)) return NULL;
     return py_op_in_place(a, b, ct_pow_at);
 }
 

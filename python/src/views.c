@@ -509,16 +509,27 @@ static PyObject *view_replace(PyObject *module, PyObject *args) {
     return o;
 }
 
-static PyObject *view_copy_(PyObject *self, PyObject *value) {
+static PyObject *view_copy_from(PyObject *self, PyObject *value) {
     const ct_loc here = api_enter();
     ct_tensor t;
     const ct_tensor is = tensor_value(self, here);
     if (!ct_ok(is)) return raise_error(), NULL;
     if (!operand_parse_for(value, ct_dtype_of(is), &t, here)) return NULL;
     if (tensor_check(value)) t = new_handle_of(t, here); // a handle has one Tensor
+    // Unlike in-place arithmetic, a copy also casts to a dtype of a lower category.
+    if (ct_ok(t) && ct_dtype_of(t) != ct_dtype_of(is)) t = ct_cast_at(t, ct_dtype_of(is), here);
     if (!tensor_write(self, t, here)) return NULL;
     Py_INCREF(self);
     return self;
+}
+
+static PyObject *view_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    char *names[] = {"other", "non_blocking", NULL};
+    PyObject *value;
+    int non_blocking; // copies are recorded, so that none blocks
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &value, &non_blocking))
+        return NULL;
+    return view_copy_from(self, value);
 }
 
 // _write(tensors, values): calls copy_ for all tensors, or for none if a signal handler raises.
@@ -530,7 +541,7 @@ static PyObject *view_write_all(PyObject *module, PyObject *args) {
     bool ok = true;
     if (thread_has_others) critical_begin(); // this may wait for pending work of another thread
     for (Py_ssize_t i = 0; ok && i < PyList_Size(to); i++) {
-        PyObject *done = view_copy_(PyList_GetItem(to, i), PyList_GetItem(values, i));
+        PyObject *done = view_copy_from(PyList_GetItem(to, i), PyList_GetItem(values, i));
         ok = done;
         Py_XDECREF(done);
     }
@@ -554,8 +565,9 @@ PyMethodDef view_functions[] = {
     {0},
 };
 PyMethodDef view_methods[] = {
-    {"copy_", view_copy_, METH_O,
-     "copy_($self, value)\n--\n\nWrites the value, broadcast and cast, in its place."},
+    {"copy_", (PyCFunction)(void (*)(void))view_copy_, METH_VARARGS | METH_KEYWORDS,
+     "copy_($self, other, non_blocking=False)\n--\n\nWrites the value, broadcast and cast, in its "
+     "place."},
     {"_version", view_get_version, METH_NOARGS, NULL},
     {0},
 };

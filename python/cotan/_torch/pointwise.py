@@ -110,17 +110,26 @@ _binary("logaddexp", "logaddexp", logaddexp_complex, real=True)
 _binary("xlogy", "xlogy", first="Tensor|float", floats=True)
 
 
+def _cast_scaled(input, other, alpha):
+    """Returns both in their common dtype, which does not depend on alpha."""
+    if isinstance(alpha, float) and category(common_dtype(input, other)) < 2:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return cast_all(input, other) if isinstance(input, Tensor) and isinstance(other, Tensor) else (input, other)
+
+
 @define("add(input: Tensor|float, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", op="add", bools=True)
 def add(input, other, alpha):
     """Returns input + alpha other."""
-    if input.dtype in BOOL and isinstance(alpha, bool):
+    if common_dtype(input, other) in BOOL:
         return ops.or_(input, other) if alpha else +input
+    input, other = _cast_scaled(input, other, alpha)
     return input + (other if alpha == 1 else other * alpha)
 
 
 @define("sub(input: Tensor|float, other: Tensor|float, *, alpha: float=1, out=None)", "fmi", "subtract", op="sub")
 def sub(input, other, alpha):
     """Returns input - alpha other."""
+    input, other = _cast_scaled(input, other, alpha)
     return input - other * alpha
 
 
@@ -133,6 +142,7 @@ def square(input):
 @define("rsub(input, other: Tensor|float, *, alpha: float=1)")
 def rsub(input, other, alpha):
     """Returns other - alpha input."""
+    other, input = _cast_scaled(other, input, alpha)
     return other - input * alpha
 
 
@@ -150,7 +160,7 @@ def floor_divide(input, other):
     return input // other
 
 
-@define("pow(input: Tensor|float, exponent: Tensor|float, *, out=None)", "fmi", op="pow")
+@define("pow(input: Tensor|float, exponent: Tensor|float, *, out=None)", "fmi")
 def pow(input, exponent):
     """Returns input to the power exponent."""
     return input ** exponent
@@ -315,9 +325,9 @@ def clamp(input, min, max):
     """Returns the elements limited to min … max."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if input.dtype in BOOL and not isinstance(min, float) and not isinstance(max, float):
-        return with_bools(_elementwise.clip)(*(ops.cast(x, _core.bool) if isinstance(x, Tensor) else x for x in (input, min, max)))
     dtype = common_dtype(input, *(limit for limit in (min, max) if limit is not None))
+    if dtype in BOOL:
+        return with_bools(_elementwise.clip)(input, min, max)
     return _elementwise.clip(input if input.dtype == dtype else ops.cast(input, dtype), min, max)
 
 

@@ -78,4 +78,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def predict(self, input):
         """Returns the most probable class of each row: the head's, or of all classes if the head's is a cluster."""
         head = ops.argmax(self.head(input), axis=1)
-        return ops.select(ops.less(head, self.shortlist_size), head, ops.argmax(self.log_prob(input), axis=1))
+        classes = ops.select(ops.less(head, self.shortlist_size), head, ops.argmax(self.log_prob(input), axis=1))
+        return ops.cast(classes, _core.int64)

@@ -51,15 +51,22 @@ def _clamp_at_0(x):
     return ops.clamp(x, 0.0, math.inf)
 
 
+def _reduce_by_weights(loss, weight, reduction):
+    """Reduces losses times their weights; the mean is over the sum of the weights."""
+    if weight is not None and tuple(weight.shape) != tuple(loss.shape):
+        raise ValueError("Weights and input must have the same size.")
+    if weight is not None and reduction == "mean":
+        return ops.sum(loss * weight) / ops.sum(weight)
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+
+
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     difference = _checked_difference("mse_loss", input, target)
-    loss = difference * difference
-    return reduce_loss(loss if weight is None else loss * weight, reduction)
+    return _reduce_by_weights(difference * difference, weight, reduction)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    loss = ops.abs(_checked_difference("l1_loss", input, target))
-    return reduce_loss(loss if weight is None else loss * weight, reduction)
+    return _reduce_by_weights(ops.abs(_checked_difference("l1_loss", input, target)), weight, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
