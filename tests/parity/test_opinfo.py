@@ -176,7 +176,7 @@ def failures(op):
                 except Exception as error:
                     what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
                 if what:
-                    wrong[form, dtype] = " ".join(what.split())[:120]
+                    wrong[form, dtype] = re.sub(r"\S*\.py:\d+: ", "", " ".join(what.split()))[:120]
                     break
     return wrong
 
