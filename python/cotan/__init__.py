@@ -34,7 +34,7 @@ from .nn.functional import (avg_pool1d, bilinear, conv1d, conv2d, conv3d, conv_t
                             conv_transpose3d, cosine_embedding_loss, cosine_similarity, dropout, group_norm, hinge_embedding_loss,
                             kl_div, layer_norm, margin_ranking_loss, max_pool1d, max_pool2d, max_pool3d, pairwise_distance,
                             pixel_shuffle, pixel_unshuffle, relu_, triplet_margin_loss)
-from . import amp, library  # noqa: E402, F401
+from . import amp  # noqa: E402, F401
 from .amp.autocast_mode import (autocast, get_autocast_dtype, is_autocast_available,  # noqa: E402, F401
                                 is_autocast_enabled)
 from .export import export_c  # noqa: E402, F401
@@ -47,7 +47,7 @@ numel""".split()})
 
 __array_api_version__ = "2024.12"
 
-_WHEN_USED = {"distributions", "lm", "profiler", "torch"}  # modules that few programs need, and that take long to import
+_WHEN_USED = {"distributions", "library", "lm", "profiler", "torch"}  # modules that few programs need, and that take long to import
 
 
 def __getattr__(name):

@@ -9,7 +9,7 @@ from .._torch import return_types, sparse  # noqa: F401
 from .._torch.define import functions_of
 from .._torch.settings import *  # noqa: F403
 
-_SHARED = """Tensor Size dtype Generator nn optim autograd utils amp cuda backends accelerator profiler library func random
+_SHARED = """Tensor Size dtype Generator nn optim autograd utils amp cuda backends accelerator profiler func random
 distributions float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128
 float8_e4m3fn float8_e5m2 FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor CharTensor ByteTensor BoolTensor
 e inf nan pi newaxis OutOfMemoryError no_grad enable_grad inference_mode set_grad_enabled is_grad_enabled manual_seed seed
