@@ -234,13 +234,12 @@ const ct_opdef ct__op_abs = {
 // Tangent of the chosen operand; if both are equal each gets a half, and if one is NaN both get all of it. It is
 // selected, not multiplied by 0, so that an infinite one of the other operand is not seen.
 static bool minmax_jvp(ct_rule *r) {
-    ct_tensor tie = ct_equal(r->in[0], r->in[1]), is_nan = ct_not_equal(r->out[0], r->out[0]);
-    ct_tensor t[2];
+    ct_tensor is_nan = ct_not_equal(r->out[0], r->out[0]), t[2];
+    ct_tensor share = ct_select(ct_equal(r->in[0], r->in[1]), ct_f(0.5), ct_f(1));
     for (int i = 0; i < 2; i++) {
         ct_tensor chosen = ct_or(is_nan, ct_equal(r->out[0], r->in[i])), given = r->t_in[i];
-        t[i] = ct__is_none(given)
-                   ? given
-                   : ct_select(chosen, ct_select(tie, ct_mul(given, ct_f(0.5)), given), ct_f(0));
+        t[i] = ct__is_none(given) ? given
+                                  : ct_select(chosen, elementwise_times(given, share), ct_f(0));
     }
     r->t_out[0] = ct__add_zero(t[0], t[1]);
     return true;
