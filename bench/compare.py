@@ -41,11 +41,11 @@ def cpu_field(name):
     return ""
 
 
-def environment(peer, threads):
+def environment(peer, threads, build=None):
     """What brings each peer to its best. Each was worth more than a tenth on some machine."""
     env = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    if peer == PYTHON:
-        env["PYTHONPATH"] = str(ROOT / "build/python")
+    if build:
+        env["PYTHONPATH"] = str(Path(build).resolve() / "python")
     if peer in (OURS, BEFORE, PYTHON):
         return env
     # glibc gives large blocks back to the system and takes them again, page by page.
@@ -104,18 +104,18 @@ def note(text):
 
 
 def start(name, row, options, args):
+    build = args.against if name == BEFORE else args.build if name in (OURS, PYTHON) else None
     if name in (OURS, BEFORE) and row != "python":
-        build = args.build if name == OURS else args.against
         words = [str(Path(build) / "bench/rows"), *row.split(), "--stdin", "--threads", str(args.threads)]
         if row != "train gpt2":
             words += ["--seconds", str(args.seconds)]
         words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
         return Contestant(name, words, environment(name, args.threads))
     settings = GPT2 | {key: int(value) for key, value in options.items()} if row == "train gpt2" else options
-    name = PYTHON if name == OURS else name
-    command = [sys.executable, str(ROOT / "bench/peers/worker.py"), name, row, json.dumps(settings), str(args.threads),
+    peer = PYTHON if build else name
+    command = [sys.executable, str(ROOT / "bench/peers/worker.py"), peer, row, json.dumps(settings), str(args.threads),
                str(args.seconds)]
-    return Contestant(name, command, environment(name, args.threads))
+    return Contestant(name, command, environment(peer, args.threads, build))
 
 
 def differs(row, case, ours, theirs):

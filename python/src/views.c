@@ -509,8 +509,7 @@ static PyObject *view_replace(PyObject *module, PyObject *args) {
     return o;
 }
 
-static PyObject *view_copy_from(PyObject *self, PyObject *value) {
-    const ct_loc here = api_enter();
+static PyObject *view_copy_from(PyObject *self, PyObject *value, ct_loc here) {
     ct_tensor t;
     const ct_tensor is = tensor_value(self, here);
     if (!ct_ok(is)) return raise_error(), NULL;
@@ -524,12 +523,14 @@ static PyObject *view_copy_from(PyObject *self, PyObject *value) {
 }
 
 static PyObject *view_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    // An optimizer's step calls it several times a parameter; the parser of keywords takes half of a call.
+    if (!kwargs && PyTuple_Size(args) == 1) return view_copy_from(self, PyTuple_GetItem(args, 0), api_enter());
     char *names[] = {"other", "non_blocking", NULL};
     PyObject *value;
     int non_blocking; // copies are recorded, so that none blocks
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &value, &non_blocking))
         return NULL;
-    return view_copy_from(self, value);
+    return view_copy_from(self, value, api_enter());
 }
 
 // _write(tensors, values): calls copy_ for all tensors, or for none if a signal handler raises.
@@ -539,9 +540,10 @@ static PyObject *view_write_all(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!:_write", &PyList_Type, &to, &PyList_Type, &values))
         return NULL;
     bool ok = true;
+    const ct_loc here = api_enter();
     if (thread_has_others) critical_begin(); // this may wait for pending work of another thread
     for (Py_ssize_t i = 0; ok && i < PyList_Size(to); i++) {
-        PyObject *done = view_copy_from(PyList_GetItem(to, i), PyList_GetItem(values, i));
+        PyObject *done = view_copy_from(PyList_GetItem(to, i), PyList_GetItem(values, i), here);
         ok = done;
         Py_XDECREF(done);
     }

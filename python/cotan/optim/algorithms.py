@@ -74,6 +74,7 @@ class Adam(Optimizer):
     def update(self, group):
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
         mean_of, square_of, stepped = _moment_ops()
+        written, values = [], []  # by one call: a step of small models is mostly calls
         for param, grad, state in self.with_grads(group):
             if not state:
                 state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
@@ -86,13 +87,16 @@ class Adam(Optimizer):
             elif decay:
                 grad = grad + value * decay
             mean, square = state["exp_avg"], state["exp_avg_sq"]
-            mean.copy_(_core._op_call(mean_of, (mean, grad, 1 - beta1), ()) if beta1 > 0.5 else _lerp(mean, grad, 1 - beta1))
-            square.copy_(_core._op_call(square_of, (square, grad, beta2, 1 - beta2), ()))
+            written += mean, square, param
+            mean = _core._op_call(mean_of, (mean, grad, 1 - beta1), ()) if beta1 > 0.5 else _lerp(mean, grad, 1 - beta1)
+            square = _core._op_call(square_of, (square, grad, beta2, 1 - beta2), ())
+            values += mean, square
             if group["amsgrad"]:
                 square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
             scale = (1 - beta2 ** state["step"]) ** 0.5
             size = lr / (1 - beta1 ** state["step"])
-            param.copy_(_core._op_call(stepped, (value, mean, square, scale, group["eps"], size), ()))
+            values.append(_core._op_call(stepped, (value, mean, square, scale, group["eps"], size), ()))
+        _core._write(written, values)
 
 
 class AdamW(Adam):

@@ -37,9 +37,11 @@ def _with_hooks(step):
     """Returns an optimizer's step that calls the hooks around it, once if it calls the step of its base."""
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
-        if self.__dict__.get("_in_step") or "_hooks" not in self.__dict__:  # the latter where __init__ of Optimizer was not called
+        # No _hooks: __init__ of Optimizer was not called.
+        if not (_global_pre_hooks or _global_post_hooks or self.__dict__.get("_hooks")) or self.__dict__.get("_in_step"):
             return step(self, *args, **kwargs)
-        for hook in [*_global_pre_hooks.values(), *self._hooks["step_pre"].values()]:
+        hooks = self.__dict__.get("_hooks") or _no_hooks()
+        for hook in [*_global_pre_hooks.values(), *hooks["step_pre"].values()]:
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not isinstance(changed, tuple) or len(changed) != 2:
@@ -50,7 +52,7 @@ def _with_hooks(step):
             loss = step(self, *args, **kwargs)
         finally:
             self._in_step = False
-        for hook in [*self._hooks["step_post"].values(), *_global_post_hooks.values()]:
+        for hook in [*hooks["step_post"].values(), *_global_post_hooks.values()]:
             hook(self, args, kwargs)
         return loss
 

@@ -371,9 +371,12 @@ def _with_legacy_reduction(function):
     """Returns the loss with size_average and reduce, the older form of reduction, in effect where they are given."""
     names = function.__code__.co_varnames[:function.__code__.co_argcount]
     places = [names.index(name) for name in ("size_average", "reduce")]
+    first = min(places)
 
     @functools.wraps(function)
     def loss(*args, **options):
+        if len(args) <= first and "size_average" not in options and "reduce" not in options:
+            return function(*args, **options)
         given = [args[place] if len(args) > place else options.pop(names[place], None) for place in places]
         if given != [None, None]:
             options["reduction"] = legacy_reduction(*given)
