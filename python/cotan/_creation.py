@@ -17,7 +17,7 @@ def move_to_device(x, device):
 
 
 def device_of_tensor(x):
-    return x._place() if isinstance(x, Tensor) else None
+    return x._device_name() if isinstance(x, Tensor) else None
 
 
 def finish_new_tensor(x, requires_grad=False, device=None):

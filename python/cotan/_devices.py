@@ -25,14 +25,14 @@ def device_name(device):
 def move_in_place(tensor, device):
     """Moves the tensor itself, and its gradient, to the device of this name."""
     global move_count
-    if tensor._place() != device:
+    if tensor._device_name() != device:
         tensor._move(device)
         move_count += 1
     grad = tensor.grad
-    if grad is not None and grad._place() != device:
+    if grad is not None and grad._device_name() != device:
         tensor.grad = grad._to(device)
 
 
 def canonical_device_name(device):
     """Returns the name as a tensor's device reports it. Raises an error if there is no such device."""
-    return _core.ops.iota(_core.int32, (1,), 0)._to(device_name(device))._place()
+    return _core.ops.iota(_core.int32, (1,), 0)._to(device_name(device))._device_name()

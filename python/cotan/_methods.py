@@ -171,7 +171,7 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
     cotan.float64)."""
     for one in args:
         if isinstance(one, Tensor):
-            dtype, device = one.dtype, one._place()
+            dtype, device = one.dtype, one._device_name()
         elif isinstance(one, (_core.dtype, type)) or (isinstance(one, str) and one in _DTYPE_NAMES):
             dtype = one
         elif not isinstance(one, bool):
@@ -255,7 +255,7 @@ def ndimension(self):
 
 @add_property
 def is_cuda(self):
-    return self._place().startswith("cuda")
+    return self._device_name().startswith("cuda")
 
 
 for _name in "mps xpu xla vulkan mkldnn ipu maia hpu mtia meta nested quantized".split():  # what no tensor is
@@ -309,8 +309,8 @@ def retain_grad(self):
 def _set_data(self, value):
     if not isinstance(value, Tensor):
         raise TypeError(f"data must be a Tensor, not {value!r}")
-    if value._place() != self._place():
-        _devices.move_in_place(self, value._place())
+    if value._device_name() != self._device_name():
+        _devices.move_in_place(self, value._device_name())
     _core._replace(self, value)
 
 

@@ -65,7 +65,7 @@ class device(str):
         _devices.default_device.names.pop()
 
 
-Tensor.device = property(lambda self: device(self._place()), doc="The device on which it is, or will be.")
+Tensor.device = property(lambda self: device(self._device_name()), doc="The device on which it is, or will be.")
 Tensor.layout = property(lambda self: strided, doc="How its elements are stored.")
 Tensor.is_sparse = property(lambda self: False, doc="There are no sparse tensors.")
 

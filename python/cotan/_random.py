@@ -24,36 +24,36 @@ class Generator:
 
     def manual_seed(self, seed):
         """Restarts the stream with the numbers of this seed."""
-        self._place = int(seed), 0
+        self._position = int(seed), 0
         return self
 
     def seed(self):
         """Seeds the stream from the system's randomness, and returns the seed."""
         self.manual_seed(int.from_bytes(os.urandom(7), "little"))
-        return self._place[0]
+        return self._position[0]
 
     def initial_seed(self):
-        return self._place[0]
+        return self._position[0]
 
     def get_state(self):
         """Returns the seed and the counter, as a tensor of 16 bytes."""
-        seed, count = self._place
+        seed, count = self._position
         return _core._of_bytes(struct.pack("<qq", _to_int64(seed), count), _core.uint8, (16,))
 
     def set_state(self, state):
         numbers = state.tolist()  # 16 bytes, or both integers
         seed, count = numbers if len(numbers) == 2 else struct.unpack("<qq", bytes(numbers))
-        self._place = int(seed), int(count)
+        self._position = int(seed), int(count)
         return self
 
     def position(self):
         """Returns the position in the stream, for rewound_to."""
-        return self._place
+        return self._position
 
     def rewound_to(self, position):
         """with generator.rewound_to(position): draws again the numbers that were drawn from that position. None:
         the stream continues at its present position."""
-        return Swap(self, "_place", position) if position else contextlib.nullcontext()
+        return Swap(self, "_position", position) if position else contextlib.nullcontext()
 
     def next_key(self):
         """Returns a key that no earlier call returned; in a traced loop, no earlier iteration either."""
@@ -72,8 +72,8 @@ class Generator:
             if _given.keys:
                 return _given.keys.pop(0)
         with self._lock:
-            seed, count = self._place
-            self._place = seed, count + 1
+            seed, count = self._position
+            self._position = seed, count + 1
         # The seed is part of the body, and the count an operand: the next trace is the same.
         if _core._tracing():
             key = ops.random_fold_in(_core.random_key(_to_int64(seed)), count & 0xFFFFFFFF)
@@ -81,11 +81,11 @@ class Generator:
         return _core._random_key_folded(_to_int64(seed), count)  # no kernel computes it
 
     def __getstate__(self):
-        return self.device, *self._place
+        return self.device, *self._position
 
     def __setstate__(self, state):
         self.device, *position = state
-        self._place, self._lock = tuple(position), threading.Lock()
+        self._position, self._lock = tuple(position), threading.Lock()
 
 
 def _to_int64(seed):
@@ -234,11 +234,11 @@ def randn(*shape, generator=None, dtype=None, requires_grad=False, device=None):
 
 
 def rand_like(x, dtype=None, requires_grad=False, device=None):
-    return rand(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._place())
+    return rand(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._device_name())
 
 
 def randn_like(x, dtype=None, requires_grad=False, device=None):
-    return randn(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._place())
+    return randn(x.shape, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or x._device_name())
 
 
 def exact_integer_range(dtype):
@@ -278,7 +278,7 @@ def randint(low=0, high=None, size=None, *, generator=None, dtype=None, requires
 
 def randint_like(x, low, high=None, dtype=None):
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, x.shape, dtype=dtype or x.dtype, device=x._place())
+    return randint(low, high, x.shape, dtype=dtype or x.dtype, device=x._device_name())
 
 
 def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):

@@ -87,7 +87,7 @@ def keystr(keys, *, simple=False, separator=""):
     return separator.join(text(key) if simple else str(key) for key in keys)
 
 
-def _place(path):
+def _path_text(path):
     return f"at {keystr(path)}" if path else "at the root"
 
 
@@ -348,7 +348,7 @@ def _checked_flatten(name, tree, is_leaf, with_path):
         where = _find_error(tree, is_leaf, ())
         if where is None:
             raise
-        raise ValueError(f"{name}: {_place(where[0])}: {where[1]}") from error
+        raise ValueError(f"{name}: {_path_text(where[0])}: {where[1]}") from error
 
 
 def _kind(x):
@@ -363,7 +363,7 @@ def _flatten_up_to(structure, x, result, path, what):
     if structure._type is None:
         result.append(x)
         return
-    where = f"{what}: {_place(path)}: "
+    where = f"{what}: {_path_text(path)}: "
     entry = _node_type_of(x)
     if type(x) is not structure._type or entry is None:
         wanted = "None" if structure._type is type(None) else f"a {structure._type.__name__}"

@@ -140,7 +140,7 @@ extern PyMethodDef file_functions[];
 // ----------------------------------------------------------------------------------- pickle.c
 extern PyMethodDef pickle_functions[];
 
-// ----------------------------------------------------------------------------------- places.c
+// ----------------------------------------------------------------------------------- device.c
 // a device's name as a C string; NULL with an exception set
 const char *device_parse_name(PyObject *name);
 // t on the device of `other`

@@ -228,15 +228,16 @@ static bool index_add_mask(index_state *x, ct_tensor mask) {
     const int64_t size = ct_size(mask);
     const char *data = size ? ct_data_at(mask, x->here) : "";
     if (!data) return raise_error();
-    int64_t *places = malloc(((size_t)size + 1) * sizeof *places), n = 0;
-    if (!places) return PyErr_NoMemory();
+    int64_t *indices = malloc(((size_t)size + 1) * sizeof *indices), n = 0;
+    if (!indices) return PyErr_NoMemory();
     for (int64_t i = 0; i < size; i++)
-        if (data[i]) places[n++] = i;
+        if (data[i]) indices[n++] = i;
     m->span = d.rank;
     m->size = size;
-    m->at = move_to_device_of(ct_from_at(places, CT_I64, (ct_ints){1, &n}, x->here), x->x, x->here);
+    m->at =
+        move_to_device_of(ct_from_at(indices, CT_I64, (ct_ints){1, &n}, x->here), x->x, x->here);
     m->checked = true;
-    free(places);
+    free(indices);
     x->axes += d.rank;
     x->n_arrays++;
     return index_keep_alive(x, &m->at);

@@ -524,7 +524,8 @@ static PyObject *view_copy_from(PyObject *self, PyObject *value, ct_loc here) {
 
 static PyObject *view_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
     // An optimizer's step calls it several times a parameter; the parser of keywords takes half of a call.
-    if (!kwargs && PyTuple_Size(args) == 1) return view_copy_from(self, PyTuple_GetItem(args, 0), api_enter());
+    if (!kwargs && PyTuple_Size(args) == 1)
+        return view_copy_from(self, PyTuple_GetItem(args, 0), api_enter());
     char *names[] = {"other", "non_blocking", NULL};
     PyObject *value;
     int non_blocking; // copies are recorded, so that none blocks

@@ -49,7 +49,7 @@ bool ct__err_hint(ct_err *err, const char *format, ...) {
     return false;
 }
 
-bool ct__err_place(ct_err *err, ct_loc here, const char *op) {
+bool ct__err_locate(ct_err *err, ct_loc here, const char *op) {
     if (!err || err->code == CT_OK || err->has_location || !here.file) return false;
     CT_DEFAULT_ENV;
     char text[CT_ERROR_TEXT];

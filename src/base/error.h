@@ -42,7 +42,7 @@ bool ct__err_hint(ct_err *err, const char *format, ...) __attribute__((format(pr
 
 // Prefixes an error that has no source line, such as a file's, with the user's line and the
 // function called there. Always returns false.
-bool ct__err_place(ct_err *err, ct_loc here, const char *op);
+bool ct__err_locate(ct_err *err, ct_loc here, const char *op);
 
 // Records a failed allocation of `bytes`; allocates nothing itself.
 bool ct__err_memory(ct_err *err, ct_loc here, const char *op, size_t bytes);

@@ -130,7 +130,7 @@ static bool lower_several_devices(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
         ct_part *part = &parts->v[i];
         if (!part->graph.n_roots) continue; // leaves only
         ct_subplan *piece = &plan->subplans[plan->n_subplans];
-        *piece = (ct_subplan){.engine = ct__executor_at(ctx, (int)part->place), .part = part};
+        *piece = (ct_subplan){.engine = ct__executor_at(ctx, (int)part->device), .part = part};
         if (!piece->engine || !(piece->plan = lower_new_subplan(plan, part))) return false;
         plan->n_subplans++;
         ok = lower_verify_graph(ctx, "split", &part->graph) &&
@@ -147,7 +147,7 @@ static bool lower_several_devices(ct_ctx *ctx, ct_plan *plan, ct_graph *graph) {
 static bool lower_open_devices(ct_ctx *ctx, const ct_order *order) {
     for (size_t i = 0; i < order->n; i++)
         for (int o = 0; o < order->nodes[i]->n_out; o++) {
-            const int device = order->nodes[i]->out[o].place;
+            const int device = order->nodes[i]->out[o].device;
             if (device && !ct__executor_at(ctx, device)) return false;
         }
     return true;
@@ -161,7 +161,7 @@ static bool lower_runs_kernels(const ct_executor *engine) {
 static bool lower_all_run_kernels(ct_ctx *ctx, const ct_graph *graph) {
     for (size_t i = 0; i < graph->n; i++)
         for (int o = 0; o < graph->nodes[i]->n_out; o++) {
-            const ct_executor *engine = ct__executor_at(ctx, graph->nodes[i]->out[o].place);
+            const ct_executor *engine = ct__executor_at(ctx, graph->nodes[i]->out[o].device);
             if (!engine || !lower_runs_kernels(engine)) return false;
         }
     return true;

@@ -178,7 +178,7 @@ void ct__release_kernels(ct_executor *engine, ct_program *program);
 bool ct__plan_prepare(ct_ctx *ctx, ct_executor *engine, ct_plan *plan, const ct_order *order,
                       const ct_root *roots);
 // NULL: it cannot be opened, the error is recorded
-ct_executor *ct__executor_at(ct_ctx *ctx, int place);
+ct_executor *ct__executor_at(ct_ctx *ctx, int device);
 // True if the value is in memory that the executor's device cannot access.
 bool ct__is_foreign(const ct_executor *engine, const ct_storage *storage);
 // Copies a value, which `here` made, to the executor's device. NULL: the error is recorded.

@@ -183,7 +183,7 @@ bool ct__var_fill(ct_ctx *ctx, ct_tensor variable, ct_chunk_fn next, void *user,
 ct_storage *ct__var_borrow(ct_ctx *ctx, ct_tensor variable, const void *data, size_t n,
                            ct_loc here);
 // Runs pending work, then moves the variable to another device.
-bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here);
+bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int device, ct_loc here);
 // The pending assignment has ended.
 void ct__var_assignment_done(ct_var *var, const ct_ctx *ctx);
 // Frees variables whose sets were freed by other contexts.
@@ -284,11 +284,11 @@ typedef struct ct_hooks {
                          void *user);
     bool (*fill)(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user);
     bool (*lend)(ct_ctx *ctx, ct_var *var, ct_storage *value); // a storage that others hold too
-    bool (*move)(ct_ctx *ctx, ct_var *var, int place);         // a variable, to another device
+    bool (*move)(ct_ctx *ctx, ct_var *var, int device);        // a variable, to another device
     bool (*lost)(const ct_storage *storage);
     // The index of a device by name, which is opened if it is new. -1: there is none; the error is set.
-    int (*place)(ct_ctx *ctx, const char *name, ct_loc here);
-    const char *(*place_name)(ct_ctx *ctx, int place);
+    int (*find_device)(ct_ctx *ctx, const char *name, ct_loc here);
+    const char *(*device_name)(ct_ctx *ctx, int device);
     void (*settle)(ct_ctx *ctx); // synchronises the device and logs faults that were not reported
     void (*close)(ct_ctx *ctx);
 } ct_hooks;
@@ -302,7 +302,7 @@ static inline bool ct__lost(const ct_storage *storage) {
            ct__hooks.lost(storage);
 }
 
-enum { CT_PLACES = 16 };                      // maximum number of devices of a context
+enum { CT_MAX_DEVICES = 16 };                 // maximum number of devices of a context
 typedef struct ct_log_message ct_log_message; // a message queued for the log function
 struct ct_ctx {
     uint64_t id;       // unique in the process
@@ -324,16 +324,16 @@ struct ct_ctx {
     int running;                           // plans are being built or run: log messages are queued
     ct_log_message *log_queue, **log_tail; // queue of log messages
     bool scope_hinted;                     // the hint about a loop without a scope was given
-    bool leaf_hinted;           // the hint about a gradient that ends at a value of an ended
-                                // scope was given
-    atomic_bool cancelled;      // set by ct_cancel, until a run has reported it
-    void *device;               // the compiler's: device that runs this context's plans
-    void *places[CT_PLACES];    // other devices that tensors were sent to, by index
-    int tracing;                // open TRACE and BODY frames
-    ct_dtype autocast;          // of recorded products: f16 or bf16; CT_DEFAULT: off
-    uint16_t region;            // region being recorded; 0: none
-    uint16_t newest_region;     // wraps around
-    struct ct_symbols *symbols; // dynamic sizes of the plan being built; else NULL
+    bool leaf_hinted;      // the hint about a gradient that ends at a value of an ended
+                           // scope was given
+    atomic_bool cancelled; // set by ct_cancel, until a run has reported it
+    void *device;          // the compiler's: device that runs this context's plans
+    void *other_devices[CT_MAX_DEVICES]; // other devices that tensors were sent to, by index
+    int tracing;                         // open TRACE and BODY frames
+    ct_dtype autocast;                   // of recorded products: f16 or bf16; CT_DEFAULT: off
+    uint16_t region;                     // region being recorded; 0: none
+    uint16_t newest_region;              // wraps around
+    struct ct_symbols *symbols;          // dynamic sizes of the plan being built; else NULL
     struct ct_regions *regions; // regions that its gradients may recompute (transform.h); else
                                 // NULL
     bool whole;                 // the plan being built has kernels for some whole compositions
@@ -360,14 +360,15 @@ struct ct_ctx {
 
 // Attributes of op "mark" (transform/hook.c). A copy of the node has the same attributes but is not a
 // mark: self differs.
-typedef struct mark_attrs {
+typedef struct record_hook_attrs {
     int64_t n_values;
     void *owner; // the language binding's object
     const ct_node *self;
-} mark_attrs;
-extern const ct_opdef ct__op_mark;
+} record_hook_attrs;
+extern const ct_opdef ct__op_record_hook;
 static inline bool ct__is_mark(const ct_node *node) {
-    return node->op == &ct__op_mark && ((const mark_attrs *)node->attrs)->self == node;
+    return node->op == &ct__op_record_hook &&
+           ((const record_hook_attrs *)node->attrs)->self == node;
 }
 void ct__mark_ended(ct_ctx *ctx, const ct_node *node); // a mark is freed
 
@@ -516,7 +517,7 @@ ct_node *ct__leaf(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_type ty
 // A scalar leaf of a bare number, outside of traced functions. NULL: as ct__leaf.
 ct_node *ct__number_leaf(ct_ctx *ctx, ct_type type);
 
-ct_tensor ct__transfer(ct_tensor x, int place, ct_loc here); // x on another device of the context
+ct_tensor ct__transfer(ct_tensor x, int device, ct_loc here); // x on another device of the context
 extern const ct_opdef ct__op_transfer, ct__op_data, ct__op_scalar, ct__op_complex, ct__op_const,
     ct__op_read, ct__op_variable, ct__op_param, ct__op_same, ct__op_copy;
 

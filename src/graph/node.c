@@ -874,7 +874,7 @@ bool ct__call_bare_fits(ct_call *call, int operand, ct_dtype dtype) {
 static bool record_check_lists(ct_ctx *ctx, const ct_opdef *op, const void *attrs, ct_loc here) {
     for (size_t i = 0; i < op->n_fields; i++) {
         const ct_field *field = &op->fields[i];
-        if (field->kind != CT_FIELD_ints || field->means == CT_MEANS_places) continue;
+        if (field->kind != CT_FIELD_ints || field->means == CT_MEANS_positions) continue;
         const ct_ints *list = node_attr_at(field, attrs);
         if (list->n >= 0 && list->n <= CT_MAX_RANK && (list->v || !list->n)) continue;
         if (list->n < 0 || list->n > CT_MAX_RANK)
@@ -916,7 +916,7 @@ static bool node_is_from_numbers(const ct_node *node) {
         if (!node->out->rank || type_is_random_key(node->out) || node->op == &ct__op_const)
             continue;
         if (node->value || node->op->kind == &ct__kind_leaf || node->op->moves ||
-            node->out->place || node->n_in > MAX_NODES - n)
+            node->out->device || node->n_in > MAX_NODES - n)
             return false;
         for (int i = 0; i < node->n_in; i++) stack[n++] = node->in[i].node;
     }
@@ -929,7 +929,7 @@ static bool loc_same_line(const ct_loc *a, const ct_loc *b) {
 bool ct__fits_any_device(ct_val v, const ct_loc *here) {
     const ct_type *type = ct__type(v);
     if (type->rank == 0 || type_is_random_key(type) || v.node->op == &ct__op_const) return true;
-    return !type->place && loc_same_line(&v.node->here, here) && node_is_from_numbers(v.node);
+    return !type->device && loc_same_line(&v.node->here, here) && node_is_from_numbers(v.node);
 }
 
 // The operand that determines the results' device; -1: none, all may be used on any.
@@ -941,24 +941,24 @@ static int call_device_operand(const ct_call *call) {
 
 // True if the shape rule determines the results' devices: a traced function, in which tensors may be
 // moved, or a transform of one.
-static bool op_places_results(const ct_opdef *op) {
+static bool op_chooses_devices(const ct_opdef *op) {
     bool says = op->kind == &ct__kind_transform || op->scattered;
     for (size_t i = 0; i < op->n_fields && !says; i++) says = op->fields[i].kind == CT_FIELD_body;
     return says;
 }
 
 static const char *device_name_of(ct_ctx *ctx, const ct_type *type) {
-    return ct__hooks.place_name(ctx, type->place);
+    return ct__hooks.device_name(ctx, type->device);
 }
 
 // Checks that the operands of an op are on one device. Rules in a plan may mix: their inputs were
 // checked.
 static __attribute__((noinline)) bool call_check_devices(ct_ctx *ctx, ct_call *call) {
     const int first = call_device_operand(call);
-    if (ct__in_plan(ctx) || first < 0 || op_places_results(call->op)) return true;
+    if (ct__in_plan(ctx) || first < 0 || op_chooses_devices(call->op)) return true;
     for (int i = first + 1; i < call->n_in; i++) {
         if (ct__fits_any_device(call->vals[i], &call->here) ||
-            call->in[i]->place == call->in[first]->place)
+            call->in[i]->device == call->in[first]->device)
             continue;
         const ct_loc a = call->vals[first].node->here, b = call->vals[i].node->here;
         ct__call_err(call, CT_E_DEVICE,
@@ -976,14 +976,14 @@ static __attribute__((noinline)) bool call_check_devices(ct_ctx *ctx, ct_call *c
 // Results are on the operands' device. In a plan, another device has priority over the context's own,
 // where rules make constants.
 static __attribute__((noinline)) bool call_place_outputs(ct_call *call) {
-    int place = 0;
+    int device = 0;
     const int first = call_device_operand(call);
-    if (op_places_results(call->op)) return true;
-    if (first >= 0) place = call->in[first]->place;
-    for (int i = 0; i < call->n_in && !place; i++)
+    if (op_chooses_devices(call->op)) return true;
+    if (first >= 0) device = call->in[first]->device;
+    for (int i = 0; i < call->n_in && !device; i++)
         if (first < 0 || !ct__fits_any_device(call->vals[i], &call->here))
-            place = call->in[i]->place;
-    for (int i = 0; i < call->n_out; i++) call->out[i].place = (uint8_t)place;
+            device = call->in[i]->device;
+    for (int i = 0; i < call->n_out; i++) call->out[i].device = (uint8_t)device;
     return true;
 }
 
@@ -1075,18 +1075,18 @@ ct_tensor ct__record(const ct_opdef *op, const void *attrs, const ct_tensor *in,
                     val};
     int used = 0;
     ct_dtypes seen[2] = {0}; // of tensors, and of bare numbers
-    unsigned ancestry = 0, places = 0;
+    unsigned ancestry = 0, devices = 0;
     while (used < n_in && ct__resolve_fast(ctx, in[used], &val[used], op->name, used, here)) {
         const ct_type *type = types[used] = ct__type(val[used]);
         seen[type->weak] |= CT_MASK(type->dtype);
-        places |= type->place;
+        devices |= type->device;
         ancestry |= val[used].node->flags;
         ct__use(val[used++].node);
     }
     bool ok = used == n_in && (!seen[1] || call_widen_numbers(ctx, &call, seen, in, val, types));
-    ok = ok && (!places || call_check_devices(ctx, &call));
+    ok = ok && (!devices || call_check_devices(ctx, &call));
     if (!ok || !op->infer(&call) || !call_outputs_fit(&call) ||
-        (places && !call_place_outputs(&call)) ||
+        (devices && !call_place_outputs(&call)) ||
         (ctx->symbols && !record_name_sizes(ctx, node, &call))) {
         while (used--) ct__unuse(val[used].node);
         return ct__poison(ctx, here);

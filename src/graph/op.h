@@ -58,7 +58,7 @@ typedef enum ct_field_kind {
     CT_FIELD_strides = CT_FIELD_ints,
     CT_FIELD_gaps = CT_FIELD_ints,
     CT_FIELD_extents = CT_FIELD_ints,
-    CT_FIELD_places = CT_FIELD_ints,
+    CT_FIELD_positions = CT_FIELD_ints,
 } ct_field_kind;
 
 // The meaning of a field's number or list. Kinds derive from it what their kernels need, and how batching
@@ -88,7 +88,7 @@ typedef enum ct_meaning {
     CT_MEANS_extents,     // of the output, one for each of the node's `axes`
     CT_MEANS_leading,     // number of leading axes that operands 0 and 1 share
     CT_MEANS_turns,       // number of iterations of a body
-    CT_MEANS_places,      // one number for each operand or result, or some of these: any length
+    CT_MEANS_positions,   // one number for each operand or result, or some of these: any length
     CT_MEANS_reverse,     // along the axis from its end; of a sort: descending; of a search: the
                           // right side
     CT_MEANS_count,       // number of elements kept along the axis
@@ -111,7 +111,7 @@ typedef ct_num ct_attr_num;
 typedef bool ct_attr_bool, ct_attr_reverse, ct_attr_unique, ct_attr_sorted;
 typedef ct_dtype ct_attr_dtype;
 typedef ct_ints ct_attr_ints, ct_attr_axes, ct_attr_permutation, ct_attr_sizes, ct_attr_offsets,
-    ct_attr_limits, ct_attr_strides, ct_attr_gaps, ct_attr_extents, ct_attr_places;
+    ct_attr_limits, ct_attr_strides, ct_attr_gaps, ct_attr_extents, ct_attr_positions;
 typedef ct_body *ct_attr_body;
 typedef ct_bodies ct_attr_bodies;
 typedef ct_data_bytes ct_attr_data;

@@ -17,7 +17,7 @@ static inline bool order_put(ct_order *o, const void *words, size_t n) {
 
 static inline uint64_t order_type_word(const ct_type *t) {
     return (uint64_t)t->dtype | (uint64_t)t->rank << 8 | (uint64_t)t->weak << 16 |
-           (uint64_t)t->place << 24 | (uint64_t)t->dyn << 32;
+           (uint64_t)t->device << 24 | (uint64_t)t->dyn << 32;
 }
 static bool order_put_type(ct_order *o, const ct_type *t) {
     uint64_t head = order_type_word(t);

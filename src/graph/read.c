@@ -229,7 +229,7 @@ const void *ct_current_data(ct_tensor t) {
     if (!type) return NULL;
     const ct_storage *value = ct__value(&at, (int)at.out);
     const bool plain = value && !at.node->var && !(ct__flags(&at) & CT_NODE_TRACKED);
-    const bool here = plain && !type->place && !ct__lost(value);
+    const bool here = plain && !type->device && !ct__lost(value);
     const void *bytes = here ? ct__hooks.host(value) : NULL;
     ct__peek_unlock(&at);
     return bytes;

@@ -28,7 +28,7 @@ bool ct__same_sizes(const ct_type *a, const ct_type *b) {
 }
 
 bool ct__same_type(const ct_type *a, const ct_type *b) {
-    return a->dtype == b->dtype && a->weak == b->weak && a->place == b->place &&
+    return a->dtype == b->dtype && a->weak == b->weak && a->device == b->device &&
            ct__same_shape(a, b);
 }
 

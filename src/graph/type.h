@@ -38,7 +38,7 @@ typedef struct ct_type {
     uint8_t dtype; // ct_dtype
     uint8_t rank;
     bool weak;
-    uint8_t place;       // index of its device; 0: the context's own
+    uint8_t device;      // index of its device; 0: the context's own
     uint32_t dyn;        // bit i: dim[i] is dynamic, an argument of the kernels
     const int64_t *dim;  // (rank)
     const int64_t *mark; // (rank) in a plan being built: the sizes as in attributes, a symbol for

@@ -87,25 +87,25 @@ void ct__var_set_version(ct_var *var, uint64_t version) {
 uint64_t ct__new_version(ct_ctx *ctx) { return ctx->id << VERSION_BITS | ++ctx->versions; }
 
 // The table's entry of a variable, or the free entry for it.
-static ct_current *current_find_entry(ct_current *table, size_t places, const ct_var *var) {
+static ct_current *current_find_entry(ct_current *table, size_t capacity, const ct_var *var) {
     size_t i = (size_t)(((uint64_t)(uintptr_t)var >> 4) * 0x9e3779b97f4a7c15u >> 32);
-    while (table[i & (places - 1)].of && table[i & (places - 1)].of != var) i++;
-    return &table[i & (places - 1)];
+    while (table[i & (capacity - 1)].of && table[i & (capacity - 1)].of != var) i++;
+    return &table[i & (capacity - 1)];
 }
 
 // Records are reused, so a table does not grow without bound; an old entry has another version, or a
 // frame that is gone.
 ct_current *ct__foreign_current(ct_ctx *ctx, const ct_var *var) {
     if (2 * (ctx->foreign_used + 1) > ctx->n_foreign) {
-        size_t places = ctx->n_foreign ? 2 * ctx->n_foreign : 16;
-        ct_current *table = ct__calloc(places, sizeof *table);
+        size_t capacity = ctx->n_foreign ? 2 * ctx->n_foreign : 16;
+        ct_current *table = ct__calloc(capacity, sizeof *table);
         if (!table) return NULL;
         for (size_t i = 0; i < ctx->n_foreign; i++)
             if (ctx->foreign[i].of)
-                *current_find_entry(table, places, ctx->foreign[i].of) = ctx->foreign[i];
+                *current_find_entry(table, capacity, ctx->foreign[i].of) = ctx->foreign[i];
         ct__free(ctx->foreign);
         ctx->foreign = table;
-        ctx->n_foreign = places;
+        ctx->n_foreign = capacity;
     }
     ct_current *entry = current_find_entry(ctx->foreign, ctx->n_foreign, var);
     ctx->foreign_used += !entry->of;
@@ -444,18 +444,18 @@ static bool var_can_assign(ct_ctx *ctx, const ct_var *var, const ct_loc *here) {
 // value is on another device and cannot be used on any.
 static bool var_match_device(ct_ctx *ctx, ct_var *var, ct_val *v, const ct_loc *here) {
     const ct_type *type = ct__type(*v);
-    if (type->place == var->type.place) return true;
+    if (type->device == var->type.device) return true;
     if (!var->storage && !var->writer) {
-        var->type.place = type->place;
+        var->type.device = type->device;
         return true;
     }
     if (ct__fits_any_device(*v, here))
-        return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.place, *here), v,
+        return ct__resolve(ctx, ct__transfer(ct__handle_of(*v), var->type.device, *here), v,
                            "assign", 1, *here);
     ct__fail(ctx, CT_E_DEVICE, *here, "assign",
              "variable \"%s\" is %s on %s, the value is %s on %s", var->name,
-             ct__type_text(&var->type).s, ct__hooks.place_name(ctx, var->type.place),
-             ct__type_text(type).s, ct__hooks.place_name(ctx, type->place));
+             ct__type_text(&var->type).s, ct__hooks.device_name(ctx, var->type.device),
+             ct__type_text(type).s, ct__hooks.device_name(ctx, type->device));
     return ct__err_hint(&ctx->err, "ct_to brings the value there, ct_move the variable");
 }
 
@@ -514,16 +514,16 @@ void ct_assign_at(ct_tensor variable, ct_tensor value, ct_loc here) {
     ct__var_unref(var, ctx);
 }
 
-bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int place, ct_loc here) {
+bool ct__var_move(ct_ctx *ctx, ct_tensor variable, int device, ct_loc here) {
     ct_var *var = var_acquire_target(ctx, variable, "move", &here);
     if (!var) return false;
-    bool ok = var->type.place == place;
+    bool ok = var->type.device == device;
     if (!ok && ctx->tracing) {
         ct__fail(ctx, CT_E_TRACE, here, "move", "variable \"%s\" is moved inside a traced function",
                  var->name);
     } else if (!ok && ct_eval_at(NULL, 0, here) && var_become_writer(ctx, var, &here)) {
-        ok = !var->storage || ct__hooks.move(ctx, var, place);
-        if (ok) var->type.place = (uint8_t)place;
+        ok = !var->storage || ct__hooks.move(ctx, var, device);
+        if (ok) var->type.device = (uint8_t)device;
         ct__var_assignment_done(var, ctx);
     }
     ct__var_unref(var, ctx);

@@ -68,7 +68,7 @@ ct_tensor ct_load_npy_at(const char *path, ct_loc here) {
         ct__file_unmap(map, n);
     }
     if (!t.bits) arrays_hint_format(&ctx->err, path, "PK", "it may be an npz file: ct_npz_open");
-    ct__err_place(&ctx->err, here, "load_npy");
+    ct__err_locate(&ctx->err, here, "load_npy");
     return t.bits ? t : ct__poison(ctx, here);
 }
 
@@ -79,7 +79,7 @@ ct_npz *ct_npz_open_at(const char *path, ct_loc here) {
     if (!npz) return ct__null_memory(&ctx->err, here, path, sizeof *npz);
     if (ct__npz_open(path, npz, &ctx->err)) return npz;
     arrays_hint_format(&ctx->err, path, "\x93NUMPY", "it is an npy file: ct_load_npy");
-    ct__err_place(&ctx->err, here, "npz_open");
+    ct__err_locate(&ctx->err, here, "npz_open");
     ct__free(npz);
     return NULL;
 }
@@ -133,7 +133,7 @@ ct_tensor ct_npz_get_at(ct_npz *npz, const char *name, ct_loc here) {
         return ct__poison(ctx, here);
     }
     if (!ct__npz_read(npz, entry, &npy, &data, &ctx->err)) {
-        ct__err_place(&ctx->err, here, "npz_get");
+        ct__err_locate(&ctx->err, here, "npz_get");
         return ct__poison(ctx, here);
     }
     ct_tensor t = arrays_make_tensor(ctx, npz->label, &npy, data, here);
@@ -177,7 +177,7 @@ bool ct_save_npy_at(const char *path, ct_tensor t, ct_loc here) {
                              &ctx->err);
     ok = ok && arrays_write_npy(path, &head, h.data,
                                 (size_t)ct_size(t) * ct_dtype_size(ct_dtype_of(t)), &ctx->err);
-    return ok || ct__err_place(&ctx->err, here, "save_npy");
+    return ok || ct__err_locate(&ctx->err, here, "save_npy");
 }
 
 bool ct_save_npz_with(const char *path, const ct_named_tensor *tensors, size_t n,
@@ -205,5 +205,5 @@ bool ct_save_npz_with(const char *path, const ct_named_tensor *tensors, size_t n
     ok = ok && ct__npz_write(path, out, n, options.deflate, &ctx->err);
     ct__free(out);
     ct__free(all);
-    return ok || ct__err_place(&ctx->err, options.here, "save_npz");
+    return ok || ct__err_locate(&ctx->err, options.here, "save_npz");
 }

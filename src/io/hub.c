@@ -230,7 +230,7 @@ bool ct__hub_find(const char *name, const char *revision, char *path, size_t n, 
 // ------------------------------------------------------------------------------------------ public
 
 static bool hub_finish(ct_ctx *ctx, bool ok, ct_loc here, const char *op) {
-    return ok || ct__err_place(&ctx->err, here, op);
+    return ok || ct__err_locate(&ctx->err, here, op);
 }
 
 size_t ct_hub_match_gguf(const char *const *names, size_t n, const char *tag, size_t *group) {

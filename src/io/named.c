@@ -48,7 +48,7 @@ ct_safetensors *ct_safetensors_open_at(const char *path, ct_loc here) {
         if (ct__st_open(own, &file->st, &ctx->err) &&
             named_check_strings(&file->st, own, &ctx->err))
             return file;
-        ct__err_place(&ctx->err, here, "safetensors_open");
+        ct__err_locate(&ctx->err, here, "safetensors_open");
     } else {
         ct__err_memory(&ctx->err, here, path, sizeof *file + n);
     }
@@ -124,7 +124,7 @@ ct_tensor ct_safetensors_get_at(ct_safetensors *file, const char *name, ct_loc h
                       ? named_read_bytes(file, e, &ctx->err)
                       : NULL;
     if (!bytes) {
-        ct__err_place(&ctx->err, here, op);
+        ct__err_locate(&ctx->err, here, op);
         return ct__poison(ctx, here);
     }
     return ct_adopt_at(bytes, e->dtype, (ct_ints){(int64_t)e->rank, dims}, ct__free, bytes, here);
@@ -173,5 +173,5 @@ bool ct_save_safetensors_with(const char *path, const ct_named_tensor *tensors, 
     ct__free(out);
     ct__free(dims);
     ct__free(metadata);
-    return ok || ct__err_place(&ctx->err, here, op);
+    return ok || ct__err_locate(&ctx->err, here, op);
 }

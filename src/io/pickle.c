@@ -101,13 +101,13 @@ typedef struct unpickler {
 
 __attribute__((format(printf, 2, 3))) static bool pickle_refuse(unpickler *u, const char *format,
                                                                 ...) {
-    char text[CT_ERROR_TEXT], place[CT_ERROR_TEXT];
+    char text[CT_ERROR_TEXT], where[CT_ERROR_TEXT];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(place, sizeof place, "%s, byte %zu", u->p->label, u->opcode);
-    return ct__err(u->err, CT_E_FORMAT, CT_NOWHERE, place, "%s", text);
+    snprintf(where, sizeof where, "%s, byte %zu", u->p->label, u->opcode);
+    return ct__err(u->err, CT_E_FORMAT, CT_NOWHERE, where, "%s", text);
 }
 
 static bool pickle_refuse_memory(unpickler *u, size_t bytes) {

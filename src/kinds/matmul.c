@@ -13,9 +13,9 @@ typedef struct axes {
 } axes;
 
 // A position along axes: all axes but the last as one flat position, and the last axis.
-typedef struct place {
+typedef struct position {
     ct_kval outer, last;
-} place;
+} position;
 
 typedef struct matmul {
     ct_kir *k;
@@ -58,24 +58,24 @@ static ct_kval matmul_clip_rest(ct_kir *k, ct_kval a, ct_kval b, int64_t most) {
 
 // ------------------------------------------------------------------------------------- positions
 
-static place matmul_split_position(const matmul *m, const axes *x, ct_kval flat) {
-    if (x->n == 1) return (place){-1, flat};
+static position matmul_split_position(const matmul *m, const axes *x, ct_kval flat) {
+    if (x->n == 1) return (position){-1, flat};
     ct_kval width = x->size[x->n - 1];
-    return (place){ct__kir_div(m->k, flat, width), ct__kir_mod(m->k, flat, width)};
+    return (position){ct__kir_div(m->k, flat, width), ct__kir_mod(m->k, flat, width)};
 }
 
 // Sets the positions that follow n others. Returns the number of all positions.
-static int matmul_set_position(matmul *m, int n, const axes *x, place at) {
+static int matmul_set_position(matmul *m, int n, const axes *x, position at) {
     ct__unflatten(m->k, at.outer, x->n - 1, x->size, m->at + n);
     m->at[n + x->n - 1] = at.last;
     return n + x->n;
 }
 
-static ct_kval matmul_load_a(matmul *m, ct_kval row, place inner) {
-    int n = matmul_set_position(m, m->s->n_batch, &m->row_axes, (place){-1, row});
+static ct_kval matmul_load_a(matmul *m, ct_kval row, position inner) {
+    int n = matmul_set_position(m, m->s->n_batch, &m->row_axes, (position){-1, row});
     return ct__source_load(m->k, &m->s->a, matmul_set_position(m, n, &m->inner_axes, inner), m->at);
 }
-static ct_kval matmul_load_b(matmul *m, place inner, place column) {
+static ct_kval matmul_load_b(matmul *m, position inner, position column) {
     int n = matmul_set_position(m, m->s->n_batch, &m->inner_axes, inner);
     return ct__source_load(m->k, &m->s->b, matmul_set_position(m, n, &m->column_axes, column),
                            m->at);
@@ -92,7 +92,7 @@ static void matmul_hoist_division(matmul *m, const axes *x, ct_kval outer) {
 // them.
 typedef struct run {
     ct_kval i; // in [0, count)
-    place at;
+    position at;
 } run;
 static run matmul_open_run(matmul *m, const axes *x, ct_kval from, ct_kval count,
                            const char *name) {
@@ -172,7 +172,7 @@ static void matmul_pack_a_step(matmul *m, ct_kval tile, ct_kval kk, ct_kval exte
     ct_kval to = ct__kir_muli(k, kk, m->mrp);
     to = ct__kir_add(k, matmul_a_index(m, tile), to);
     ct_kval r = ct__kir_loop(k, CT_BIND_LANES, extent, "row");
-    place from = matmul_split_position(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
+    position from = matmul_split_position(m, &m->inner_axes, ct__kir_add(k, m->k0, kk));
     ct_kval v = matmul_load_a(m, ct__kir_add(k, row, r), from);
     ct__kir_store(k, m->a, ct__kir_add(k, to, r), v);
     ct__kir_end(k);
@@ -243,7 +243,7 @@ static void matmul_pack_b_rows(matmul *m, ct_kval col, const steps *s) {
         ct_kval j = ct__kir_loop_n(k, CT_BIND_LANES, width, "column");
         ct_kval from = ct__kir_addi(k, ct__kir_add(k, col, j), first);
         ct_kval v =
-            matmul_load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, (place){-1, from});
+            matmul_load_b(m, (position){s->outer, ct__kir_add(k, s->at, kk)}, (position){-1, from});
         ct__kir_store(k, m->b, ct__kir_add(k, matmul_b_index(m, row, ct__kir_int(k, first)), j), v);
         ct__kir_end(k);
     }
@@ -255,7 +255,8 @@ static void matmul_pack_b_part(matmul *m, ct_kval col, ct_kval valid, const step
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "pack part of a row of b");
     ct_kval j = ct__kir_loop(k, CT_BIND_LANES, valid, "column");
     ct_kval from = ct__kir_add(k, col, j);
-    ct_kval v = matmul_load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, (place){-1, from});
+    ct_kval v =
+        matmul_load_b(m, (position){s->outer, ct__kir_add(k, s->at, kk)}, (position){-1, from});
     ct__kir_store(k, m->b, matmul_b_index(m, ct__kir_add(k, s->row, kk), j), v);
     ct__kir_end(k);
     ct__kir_end(k);
@@ -271,7 +272,7 @@ static void matmul_pack_b_runs(matmul *m, ct_kval col, ct_kval valid, const step
     run j = matmul_open_run(m, &m->column_axes, ct__kir_add(k, col, first),
                             matmul_clip_rest(k, valid, first, m->nr), "column");
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, s->n, "k");
-    ct_kval v = matmul_load_b(m, (place){s->outer, ct__kir_add(k, s->at, kk)}, j.at);
+    ct_kval v = matmul_load_b(m, (position){s->outer, ct__kir_add(k, s->at, kk)}, j.at);
     ct_kval row = ct__kir_muli(k, ct__kir_add(k, to, kk), m->nr);
     ct__kir_store(k, m->b, ct__kir_add(k, row, j.i), v);
     ct__kir_end(k);
@@ -338,9 +339,9 @@ static void matmul_transpose_b(matmul *m, ct_kval col, ct_kval group) {
     ct_kval step = ct__kir_add(k, m->k0, kb),
             column = ct__kir_add(k, ct__kir_add(k, col, group), c);
     for (int r = 0; r < CT_LANES; r++)
-        x[r] = m->stage < 0
-                   ? matmul_load_b(m, (place){-1, ct__kir_addi(k, step, r)}, (place){-1, column})
-                   : ct__kir_load(k, m->stage, ct__kir_addi(k, from, r));
+        x[r] = m->stage < 0 ? matmul_load_b(m, (position){-1, ct__kir_addi(k, step, r)},
+                                            (position){-1, column})
+                            : ct__kir_load(k, m->stage, ct__kir_addi(k, from, r));
     ct_kval to = ct__kir_add(k, matmul_b_index(m, kb, group), c);
     for (int r = 0; r < CT_LANES; r++)
         ct__kir_store(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r]);
@@ -364,7 +365,7 @@ static void matmul_pack_b_by_column(matmul *m, ct_kval col, ct_kval valid) {
     ct_kval some = matmul_clip_rest(k, valid, group, CT_LANES);
     ct_kval j = ct__kir_loop(k, CT_BIND_SEQ, some, "pack column of b");
     ct_kval from = ct__kir_add(k, col, ct__kir_add(k, group, j));
-    place column = matmul_split_position(m, &m->column_axes, from);
+    position column = matmul_split_position(m, &m->column_axes, from);
     run kk = matmul_open_run(m, &m->inner_axes, m->k0, m->kn, "k");
     ct_kval v = matmul_load_b(m, kk.at, column);
     ct__kir_store(k, m->stage, ct__kir_add(k, ct__kir_muli(k, j, m->size), kk.i), v);
@@ -427,10 +428,10 @@ static void matmul_multiply_tile(matmul *m, ct_kval row, ct_kval group, ct_kval 
     for (int r = 0; r < m->mr; r++) acc[r] = ct__kir_reg(k, matmul_zero(m));
     ct_kval base = matmul_a_index(m, m->a_by_k ? ct__kir_div(k, row, ct__kir_int(k, m->mr)) : row);
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "k"), b;
-    const place inner = {-1, ct__kir_add(k, m->k0, kk)};
+    const position inner = {-1, ct__kir_add(k, m->k0, kk)};
     if (m->b_in_place) {
         ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
-        b = matmul_load_b(m, inner, (place){-1, ct__kir_add(k, column, j)});
+        b = matmul_load_b(m, inner, (position){-1, ct__kir_add(k, column, j)});
     } else {
         ct_kval b_row = ct__kir_muli(k, kk, m->nr);
         b_row = ct__kir_add(k, matmul_b_index(m, ct__kir_int(k, 0), panel), b_row);
@@ -455,9 +456,9 @@ static void matmul_multiply_tile(matmul *m, ct_kval row, ct_kval group, ct_kval 
 
 // Stores an element of the result at a row of the block and a position along the columns in the layout of the
 // result.
-static void matmul_store_element(matmul *m, ct_kval row, place column, ct_kval v) {
+static void matmul_store_element(matmul *m, ct_kval row, position column, ct_kval v) {
     ct_kval in_all = ct__kir_add(m->k, m->row0, row);
-    int n = matmul_set_position(m, m->s->n_batch, &m->row_axes, (place){-1, in_all});
+    int n = matmul_set_position(m, m->s->n_batch, &m->row_axes, (position){-1, in_all});
     n = matmul_set_position(m, n, &m->result_axes, column);
     ct__sink_store(m->k, &m->s->c, n, m->at, v);
 }
@@ -491,7 +492,7 @@ static void matmul_prefetch_result(matmul *m, ct_kval row, ct_kval group, ct_kva
     ct_kval r = ct__kir_loop_n(k, CT_BIND_SEQ, m->mr, "row wanted soon");
     ct_kval column = ct__kir_add(k, m->col0, ct__kir_add(k, group, panel));
     for (int64_t i = 0; i < m->nr; i += LINE) {
-        place at = matmul_split_position(m, &m->result_axes, ct__kir_addi(k, column, i));
+        position at = matmul_split_position(m, &m->result_axes, ct__kir_addi(k, column, i));
         ct__kir_set_prefetch_mode(k, true);
         matmul_store_element(m, ct__kir_add(k, row, r), at, matmul_zero(m));
         ct__kir_set_prefetch_mode(k, false);
@@ -518,12 +519,12 @@ static void matmul_prefetch_share(matmul *m,
 static ct_kval matmul_prefetch_b(matmul *m, ct_kval outer, ct_kval inner) {
     ct_kval kk = ct__kir_add(m->k, m->next_k, m->b_by_column ? inner : outer);
     ct_kval column = ct__kir_add(m->k, m->next_column, m->b_by_column ? outer : inner);
-    return matmul_load_b(m, (place){-1, kk}, (place){-1, ct__kir_add(m->k, m->col0, column)});
+    return matmul_load_b(m, (position){-1, kk}, (position){-1, ct__kir_add(m->k, m->col0, column)});
 }
 static ct_kval matmul_prefetch_a(matmul *m, ct_kval outer, ct_kval inner) {
     ct_kval kk = ct__kir_add(m->k, m->next_k, m->a_by_k ? outer : inner);
     ct_kval row = ct__kir_add(m->k, m->row0, m->a_by_k ? inner : outer);
-    return matmul_load_a(m, row, (place){-1, kk});
+    return matmul_load_a(m, row, (position){-1, kk});
 }
 
 // Prefetches a panel's share of what the next tile reads of a, if a is read in place.

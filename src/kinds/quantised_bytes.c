@@ -49,8 +49,8 @@ static ct_kval qbytes_clamp_row(const quantised *q, ct_kval row) {
     return ct__kir_min(q->k, row, ct__kir_addi(q->k, q->s->rows, -1));
 }
 static ct_kval qbytes_load_row_word(const quantised *q, ct_kval row, ct_kval at) {
-    const ct_kval place[2] = {row, at};
-    return ct__source_load(q->k, &q->s->row_words, 2, place);
+    const ct_kval index[2] = {row, at};
+    return ct__source_load(q->k, &q->s->row_words, 2, index);
 }
 
 // Stores two words of a row in the order of 4-bit quants. A word of these has eight, with the even ones in

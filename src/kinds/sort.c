@@ -94,7 +94,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     ct__kir_end(k);
     ct__kir_store(k, best, to, v);
     ct_kval original = spec->part == CT_TOPK_OF_BLOCKS
-                           ? ct__kir_load(k, spec->block_places, ct__kir_add(k, x.first, i))
+                           ? ct__kir_load(k, spec->block_indices, ct__kir_add(k, x.first, i))
                            : ct__kir_cast(k, topk_index_in_row(k, &x, i), CT_I32);
     ct__kir_store(k, index, to, original);
     ct__kir_end(k);
@@ -104,10 +104,10 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
     if (spec->part == CT_TOPK_BLOCKS) {
         ct_kval at_part = ct__kir_add(k, ct__kir_muli(k, x.task, count), j);
         ct__kir_store(k, spec->block_values, at_part, value);
-        ct__kir_store(k, spec->block_places, at_part, original_at);
+        ct__kir_store(k, spec->block_indices, at_part, original_at);
     } else {
         ct__sink_store(k, &spec->values, 2, (ct_kval[]){x.row, j}, value);
-        ct__sink_store(k, &spec->places, 2, (ct_kval[]){x.row, j}, original_at);
+        ct__sink_store(k, &spec->indices, 2, (ct_kval[]){x.row, j}, original_at);
     }
     ct__kir_end(k);
     ct__kir_end(k);
@@ -120,7 +120,7 @@ static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const
     const int start[2] = {0, ct__type(node->in[0])->rank - 1};
     const bool first = spec.part == CT_TOPK_BLOCKS, second = spec.part == CT_TOPK_OF_BLOCKS;
     const int access = first ? CT_KIR_WRITE : CT_KIR_READ;
-    ct_flattened x, values, places;
+    ct_flattened x, values, indices;
     if (!second) {
         x = ct__join(e, node->in[0], spec.dtype, 2, start);
         spec.rows = ct__flattened_size(&x, 0);
@@ -129,14 +129,14 @@ static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const
     }
     if (!first) {
         values = ct__join(e, (ct_val){node, 0}, spec.dtype, 2, start);
-        places = ct__join(e, (ct_val){node, 1}, CT_I32, 2, start);
+        indices = ct__join(e, (ct_val){node, 1}, CT_I32, 2, start);
         spec.rows = ct__flattened_size(&values, 0);
         spec.values = ct__flattened_sink(&values);
-        spec.places = ct__flattened_sink(&places);
+        spec.indices = ct__flattened_sink(&indices);
     }
     if (first || second) {
         spec.block_values = ct__emit_temp(e, temp[0], ct__kir_compute_dtype(spec.dtype), access);
-        spec.block_places = ct__emit_temp(e, temp[1], CT_I32, access);
+        spec.block_indices = ct__emit_temp(e, temp[1], CT_I32, access);
     }
     ct__template_topk(e->kir, &spec);
     const double read = second ? (double)(spec.blocks * spec.count) : 1;

@@ -24,12 +24,12 @@ typedef struct ct_topk_spec {
     // blocks of a row; elements of each block, except that the last one has the remainder
     int64_t blocks, width;
     // Buffers (rows, blocks, count) of the blocks' largest elements and their indices in x (i32).
-    int block_values, block_places;
+    int block_values, block_indices;
     ct_dtype dtype;
     ct_kval rows, n;
     int64_t count; // <= n
     ct_source x;
-    ct_sink values, places; // not for CT_TOPK_BLOCKS
+    ct_sink values, indices; // not for CT_TOPK_BLOCKS
 } ct_topk_spec;
 void ct__template_topk(ct_kir *k, const ct_topk_spec *spec);
 

@@ -135,7 +135,7 @@ bool ct_pooling_config_read_at(const char *path, const ct_lm *lm, ct_pooling_con
     *config = embed_default_config(lm);
     return (embed_read_modules(path, config, &ctx->err) &&
             embed_read_limits(path, config, &ctx->err)) ||
-           ct__err_place(&ctx->err, here, op);
+           ct__err_locate(&ctx->err, here, op);
 }
 
 // ----------------------------------------------------------------------------------------- embedding

@@ -38,10 +38,10 @@ static bool lm_cache_fill_nothing(void *user, const void **bytes, size_t *n, ct_
     *n = 0;
     return true;
 }
-static ct_tensor lm_cache_make_pool(ct_nn_builder place, const char *name, ct_ints dims, bool zeros,
-                                    ct_loc here) {
-    place.skip_init = !zeros;
-    ct_tensor pool = ct_nn_param_at(place, name, dims, CT_NN_ZEROS, here);
+static ct_tensor lm_cache_make_pool(ct_nn_builder builder, const char *name, ct_ints dims,
+                                    bool zeros, ct_loc here) {
+    builder.skip_init = !zeros;
+    ct_tensor pool = ct_nn_param_at(builder, name, dims, CT_NN_ZEROS, here);
     // the kernels do not depend on the size of the pool
     if (ct_ok(pool)) ct__var_of(pool)->open = true;
     if (!zeros && ct_ok(pool) && !ct__var_fill(ct__ctx(), pool, lm_cache_fill_nothing, NULL, here))
@@ -75,17 +75,17 @@ static ct_lm_cache *lm_cache_make(const ct_lm *lm, int64_t pages, int64_t sequen
     lm_cache_pool_sizes(s, pages * CT_LM_PAGE, sequences, sizes, &first, &second);
     CT_SCOPE; // its end gives the pools their first values
     for (int64_t i = 0; i < s->layers; i++) {
-        ct_nn_builder place = ct_nn_builder_child(top, "layer.%lld", (long long)i);
-        cache->layer[i].weight = lm_cache_make_pool(place, "keys", first, zeros, here);
+        ct_nn_builder builder = ct_nn_builder_child(top, "layer.%lld", (long long)i);
+        cache->layer[i].weight = lm_cache_make_pool(builder, "keys", first, zeros, here);
         if (second.n)
-            cache->layer[i].bias = lm_cache_make_pool(place, "values", second, zeros, here);
+            cache->layer[i].bias = lm_cache_make_pool(builder, "values", second, zeros, here);
         if (!cache->scales) continue;
-        place.dtype = CT_F32;
+        builder.dtype = CT_F32;
         cache->scales[i].weight = lm_cache_make_pool(
-            place, "key_scales", CT_DIMS(first.v[0], first.v[1], 1), false, here);
+            builder, "key_scales", CT_DIMS(first.v[0], first.v[1], 1), false, here);
         if (second.n)
             cache->scales[i].bias = lm_cache_make_pool(
-                place, "value_scales", CT_DIMS(second.v[0], second.v[1], 1), false, here);
+                builder, "value_scales", CT_DIMS(second.v[0], second.v[1], 1), false, here);
     }
     if (!ctx->err.code) return cache;
     ct__lm_cache_free(cache);

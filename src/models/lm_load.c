@@ -119,8 +119,8 @@ bool ct__lm_variable(ct_lm *lm, const char *name, ct_ints dims, ct_lm_use use_as
     w->weight = ct_params_find(lm->params, name);
     if (w->weight.bits) return true;
     if (lm->is_new) {
-        const ct_nn_builder place = ct_nn_builder_for(lm->params, lm->seed);
-        w->weight = ct_nn_param_at(place, name, dims, lm->next_init, here);
+        const ct_nn_builder builder = ct_nn_builder_for(lm->params, lm->seed);
+        w->weight = ct_nn_param_at(builder, name, dims, lm->next_init, here);
         return true;
     }
     const bool stacked = strchr(name, '#') != NULL;
@@ -559,7 +559,7 @@ ct_lm *ct_lm_load_with(const char *path, ct_lm_load_options options) {
     lm->in_place = options.no_repack;
     lm->exact = options.activations == CT_F32;
     if (load_model(lm, path, options.here)) return lm;
-    ct__err_place(&ctx->err, options.here, "lm_load");
+    ct__err_locate(&ctx->err, options.here, "lm_load");
     ct_lm_free(lm);
     return NULL;
 }
@@ -848,5 +848,5 @@ bool ct_lm_save_at(const ct_lm *lm, const char *dir, ct_loc here) {
     if (lm->files && lm->files->gguf.version)
         return ct__refuse(ctx, CT_E_ARGUMENT, here, "lm_save",
                           "the model came from a GGUF file, of which no folder is made");
-    return ct__lm_save(lm, dir, NULL, NULL, here) || ct__err_place(&ctx->err, here, "lm_save");
+    return ct__lm_save(lm, dir, NULL, NULL, here) || ct__err_locate(&ctx->err, here, "lm_save");
 }

@@ -342,6 +342,6 @@ ct_lm *ct_lm_new_at(const ct_lm_config *config, uint64_t seed, ct_loc here) {
                                .no_bias = config->no_bias,
                                .dropout = config->dropout};
     ct_lm *lm = ct__lm_new(&sizes, seed, here);
-    if (!lm) ct__err_place(&ctx->err, here, "lm_new");
+    if (!lm) ct__err_locate(&ctx->err, here, "lm_new");
     return lm;
 }

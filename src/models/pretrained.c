@@ -65,11 +65,11 @@ static bool pretrained_find(pretrained_model *m, const char *name, ct_loc here) 
     }
     if (stat(name, &st)) {
         ct__err_system(&ct__ctx()->err, name, "open");
-        return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
+        return ct__err_locate(&ct__ctx()->err, here, "pretrained_load");
     }
     if (pretrained_is_incomplete(name)) return pretrained_refuse_file(name, here);
     if (ct__weights_are_foreign(name, &ct__ctx()->err))
-        return ct__err_place(&ct__ctx()->err, here, "pretrained_load");
+        return ct__err_locate(&ct__ctx()->err, here, "pretrained_load");
     m->path = ct__strdup(name);
     m->is.path = m->path;
     return m->path || ct__err_memory(&ct__ctx()->err, here, "pretrained_load", strlen(name));

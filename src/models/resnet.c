@@ -235,7 +235,7 @@ bool ct_resnet_load_weights_at(ct_resnet *model, const char *path, ct_loc here) 
               ct__store_load(model->running, &file, &running, &ctx->err) &&
               ct__store_load(model->params, &file, &params, &ctx->err);
     ct__st_close(&file);
-    return ok || ct__err_place(&ctx->err, here, "resnet_load_weights");
+    return ok || ct__err_locate(&ctx->err, here, "resnet_load_weights");
 }
 
 bool ct_resnet_save_weights_at(const ct_resnet *model, const char *path, ct_loc here) {
@@ -252,5 +252,5 @@ bool ct_resnet_save_weights_at(const ct_resnet *model, const char *path, ct_loc 
               ct__store_add(&store, model->running, "", &ctx->err, here) &&
               ct__st_write_checked(path, store.out, store.n, about, 2, &ctx->err);
     ct__store_free(&store);
-    return ok || ct__err_place(&ctx->err, here, "resnet_save_weights");
+    return ok || ct__err_locate(&ctx->err, here, "resnet_save_weights");
 }

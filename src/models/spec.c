@@ -691,7 +691,7 @@ bool ct_lm_add_architecture_at(const char *row, ct_loc here) {
     if (!ctx || !ct__given(ctx, row, here, "architecture", "the row") || ctx->err.code)
         return false;
     return spec_add_row(row, strlen(row), &ctx->err) ||
-           ct__err_place(&ctx->err, here, "architecture");
+           ct__err_locate(&ctx->err, here, "architecture");
 }
 
 // Adds the rows of a file: each begins at the beginning of a line and continues in lines that begin with a

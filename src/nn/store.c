@@ -61,7 +61,7 @@ bool ct_params_save_at(const ct_params *params, const char *path, ct_loc here) {
     bool ok = ct__store_add(&store, params, "", &ctx->err, here) &&
               ct__st_write_checked(path, store.out, store.n, &made_by, 1, &ctx->err);
     ct__store_free(&store);
-    return ok || ct__err_place(&ctx->err, here, "params_save");
+    return ok || ct__err_locate(&ctx->err, here, "params_save");
 }
 
 // ----------------------------------------------------------------------------------------- reading
@@ -193,5 +193,5 @@ bool ct_params_load_at(ct_params *params, const char *path, ct_loc here) {
     bool ok = ct__st_open(path, &file, &ctx->err) && ct__st_verify(&file, path, false, &ctx->err) &&
               ct__store_load(params, &file, &(ct_store_rules){.path = path}, &ctx->err);
     ct__st_close(&file);
-    return ok || ct__err_place(&ctx->err, here, "params_load");
+    return ok || ct__err_locate(&ctx->err, here, "params_load");
 }

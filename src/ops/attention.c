@@ -781,7 +781,8 @@ static bool attention_grad_recurrence(backward *g, const ct_rule *r, ct_tensor c
     g->delta = attention_split_heads(b, ct__add_last(delta));
     if (!b->attrs->masked_nan) attention_zero_masked_rows(g);
     // Scores of all blocks would be (..., T, S), so they are recomputed when the gradient arrives here.
-    if (b->n > 1 && !b->is_dynamic) b->q = ct__after((ct_tensor[]){b->q, g->c}, 2, r->node->here);
+    if (b->n > 1 && !b->is_dynamic)
+        b->q = ct__control_dependency((ct_tensor[]){b->q, g->c}, 2, r->node->here);
     *to = (block_cotangents){0};
     if (!b->is_dynamic) return attention_grad_unrolled(g, r->node->here, to);
     *to = attention_grad_loop(g, r->node->here);

@@ -137,22 +137,22 @@ const ct_opdef ct__op_reshape = {
 // what is computed from the operand itself. ct_remat uses that to force recomputation. In kernels it is
 // the operand.
 
-static bool after_infer(ct_call *call) {
+static bool control_dependency_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     return true;
 }
-static bool after_eval(const ct_ref *ref) {
+static bool control_dependency_eval(const ct_ref *ref) {
     memcpy(ref->out[0], ref->in[0], ct__type_bytes(&ref->out_type[0]));
     return true;
 }
-static bool after_map(ct_map *map) {
+static bool control_dependency_map(ct_map *map) {
     ct_map_piece *piece = ct__map_piece(map, 0);
     for (int a = 0; a < map->node->out->rank; a++) piece->from[a] = map->at[a];
     map->in_order = true;
     return true;
 }
 // Tangents and cotangents are not ordered.
-static bool after_jvp(ct_rule *r) {
+static bool control_dependency_jvp(ct_rule *r) {
     r->t_out[0] = r->t_in[0];
     return true;
 }
@@ -160,32 +160,32 @@ static bool after_transpose(ct_rule *r) {
     r->c_in[0] = r->c_out[0];
     return true;
 }
-static bool after_batch(ct_batching *b) {
+static bool control_dependency_batch(ct_batching *b) {
     b->out_batched[0] = b->batched[0];
     return ct__batch_record(b, b->attrs, b->in);
 }
 
-const ct_opdef ct__op_after = {
-    .id = CT_OP_AFTER,
-    .name = "after",
+const ct_opdef ct__op_control_dependency = {
+    .id = CT_OP_CONTROL_DEPENDENCY,
+    .name = "control_dependency",
     .doc = "The first operand, once the others have been computed.",
     .kind = &ct__kind_movement,
     .n_in = -1,
     .n_out = 1,
     .accepts = CT_ANY,
-    .infer = after_infer,
-    .eval = after_eval,
-    .map = after_map,
+    .infer = control_dependency_infer,
+    .eval = control_dependency_eval,
+    .map = control_dependency_map,
     .waits = true,
-    .jvp = after_jvp,
+    .jvp = control_dependency_jvp,
     .transpose = after_transpose,
-    .batch = after_batch,
+    .batch = control_dependency_batch,
     .split = ct__split_each,
     .data = 1,
 };
 
-ct_tensor ct__after(const ct_tensor *in, int n, ct_loc here) {
-    return ct__record(&ct__op_after, NULL, in, n, here);
+ct_tensor ct__control_dependency(const ct_tensor *in, int n, ct_loc here) {
+    return ct__record(&ct__op_control_dependency, NULL, in, n, here);
 }
 
 // ----------------------------------------------------------------------------------------- permute

@@ -202,7 +202,8 @@ bool ct__is_swap_of_last(const ct_node *node);
 bool ct__is_swapped(ct_tensor t);
 // Marks sizes of t as dynamic where those of `like` are.
 ct_tensor ct__shaped_like(ct_tensor t, ct_tensor like);
-ct_tensor ct__after(const ct_tensor *in, int n, ct_loc here); // in[0], ordered after the others
+ct_tensor ct__control_dependency(const ct_tensor *in, int n,
+                                 ct_loc here); // in[0], ordered after the others
 // x^(1 / p), with the derivative 0 where that is 0
 ct_tensor ct__root_or_zero(ct_tensor x, double p);
 ct_tensor ct__number_like(double value, ct_tensor t); // a foldable scalar constant of t's dtype

@@ -73,7 +73,7 @@ static void optim_assign_zeros(ct_tensor var, ct_tensor param, ct_loc here) {
     if (!ct_ok(var)) return;
     ct_tensor zeros = ct_zeros_at(ct_dtype_of(var), optim_dims(var, dim), here);
     const ct_var *of = ct__var_of(param);
-    ct_assign_at(var, of && of->type.place ? ct__transfer(zeros, of->type.place, here) : zeros,
+    ct_assign_at(var, of && of->type.device ? ct__transfer(zeros, of->type.device, here) : zeros,
                  here);
 }
 
@@ -288,8 +288,8 @@ static void optim_update_step_count(ct_optim *optim) {
 
 static void optim_move_state(ct_ctx *ctx, ct_tensor state, ct_tensor param, ct_loc here) {
     const ct_var *of = ct__var_of(param), *var = ct__var_of(state);
-    if (of && var && var->type.place != of->type.place)
-        ct__var_move(ctx, state, of->type.place, here);
+    if (of && var && var->type.device != of->type.device)
+        ct__var_move(ctx, state, of->type.device, here);
 }
 
 // Moves the states of parameters that were moved to other devices.

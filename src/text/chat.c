@@ -220,7 +220,7 @@ static ct_chat_template *chat_new_template(ct_ctx *ctx, ct_loc here, const char 
 static ct_chat_template *chat_finish_load(ct_ctx *ctx, ct_chat_template *chat, bool ok, ct_loc here,
                                           const char *op) {
     if (ok) return chat;
-    ct__err_place(&ctx->err, here, op);
+    ct__err_locate(&ctx->err, here, op);
     ct_chat_template_free(chat);
     return NULL;
 }
@@ -353,7 +353,7 @@ const char *ct_chat_render_with(ct_chat_template *chat, const char *messages,
         !ct__given(ctx, messages, options.here, op, "the messages") || ctx->err.code)
         return NULL;
     if (!chat_render_template(chat, messages, &options, &ctx->err)) {
-        ct__err_place(&ctx->err, options.here, op);
+        ct__err_locate(&ctx->err, options.here, op);
         return NULL;
     }
     if (options.length) *options.length = chat->out.n;

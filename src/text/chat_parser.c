@@ -310,7 +310,7 @@ ct_chat_parser *ct_chat_parser_new_with(const ct_chat_template *chat,
         p->descriptions =
             ct__chat_parse_json(options.tool_definitions, "descriptions", true, &ctx->err);
         if (!p->descriptions) {
-            ct__err_place(&ctx->err, options.here, op);
+            ct__err_locate(&ctx->err, options.here, op);
             ct_chat_parser_free(p);
             return NULL;
         }

@@ -297,7 +297,7 @@ ct_tokenizer *ct_tokenizer_load_at(const char *path, ct_loc here) {
         return NULL;
     ct_tokenizer *t = ct__tokenizer_new(path, &ctx->err);
     if (t && tokenizer_load(t, path, &ctx->err)) return t;
-    ct__err_place(&ctx->err, here, "tokenizer_load");
+    ct__err_locate(&ctx->err, here, "tokenizer_load");
     ct__tokenizer_free(t);
     return NULL;
 }
@@ -315,7 +315,7 @@ ct_tokenizer *ct_tokenizer_tiktoken_with(const char *path, ct_tiktoken_options o
               ct__tokenizer_finish(t, &ctx->err);
     ct__free(bytes);
     if (ok) return t;
-    ct__err_place(&ctx->err, options.here, "tokenizer_tiktoken");
+    ct__err_locate(&ctx->err, options.here, "tokenizer_tiktoken");
     ct__tokenizer_free(t);
     return NULL;
 }
@@ -330,7 +330,7 @@ ct_tokenizer *ct_tokenizer_from_gguf_at(const ct_gguf_vocab *vocab, ct_loc here)
     ct_tokenizer *t = ct__tokenizer_new("gguf", &ctx->err);
     if (t && ct__tokenizer_read_gguf(t, vocab, &ctx->err) && ct__tokenizer_finish(t, &ctx->err))
         return t;
-    ct__err_place(&ctx->err, here, "tokenizer_from_gguf");
+    ct__err_locate(&ctx->err, here, "tokenizer_from_gguf");
     ct__tokenizer_free(t);
     return NULL;
 }
@@ -454,7 +454,7 @@ bool ct_tokenizer_encode_with(const ct_tokenizer *tokenizer, const char *text, s
     if (first) t->work = keeps_work ? w : NULL;
     if (!keeps_work) ct__work_free(w);
     if (first) atomic_flag_clear(&t->work_in_use);
-    return ok || ct__err_place(&ctx->err, options.here, op);
+    return ok || ct__err_locate(&ctx->err, options.here, op);
 }
 
 void ct_encoding_free(ct_encoding *encoding) {

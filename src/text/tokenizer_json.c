@@ -476,19 +476,19 @@ static double tok_json_score(double exact) {
     ct_text text = {0};
     ct__json_real(&text, exact);
     uint64_t digits = 0;
-    int places = 0;
+    int decimals = 0;
     bool point = false, plain = !text.failed;
     for (const char *s = text.s; plain && *s; s++) {
         if (*s == '.')
             point = true;
         else if (*s >= '0' && *s <= '9')
-            digits = digits * 10 + (uint64_t)(*s - '0'), places += point;
+            digits = digits * 10 + (uint64_t)(*s - '0'), decimals += point;
         else if (*s != '-')
             plain = false;
     }
     ct__text_free(&text);
-    if (!plain || places > 22) return exact;
-    double value = (double)digits / pow(10, places);
+    if (!plain || decimals > 22) return exact;
+    double value = (double)digits / pow(10, decimals);
     return exact < 0 ? -value : value;
 }
 

@@ -456,5 +456,5 @@ bool ct_train_bpe_with(const char *folder, const char *const *paths, size_t n,
               ct__make_dirs(folder, 0777, &ctx->err) &&
               train_write_file(folder, "tokenizer_config.json", &config, &ctx->err) &&
               train_write_file(folder, "tokenizer.json", &tokenizer, &ctx->err);
-    return ok || ct__err_place(&ctx->err, options.here, "train_bpe");
+    return ok || ct__err_locate(&ctx->err, options.here, "train_bpe");
 }

@@ -468,7 +468,7 @@ bool ct_fit_at(const ct_fit_options *options, ct_loc here) {
     ok = ok && ct_optim_clear_accumulated_at(options->optim, f.record) &&
          (fit_micro_batches(options) == 1 || ct__optim_make_sums(options->optim, f.record));
     ok = ok && fit_begin(&f) && fit_run(&f);
-    ct__err_place(f.err, here, "fit");
+    ct__err_locate(f.err, here, "fit");
     fit_call_on_end(&f, ok);
     ct__metrics_close(&f.metrics);
     ct__events_close(&f.events);

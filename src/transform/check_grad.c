@@ -207,13 +207,13 @@ static verdict check_grad_compare(check *c, size_t k, int64_t i, double h, bool 
 
 static bool check_grad_report(check *c, size_t k, int64_t i, double slope) {
     const ct_type *type = c->type[k];
-    CT_TEXT place = {0};
-    ct__print_index(&place, type, i);
+    CT_TEXT index = {0};
+    ct__print_index(&index, type, i);
     ct__err(&c->ctx->err, CT_E_CHECK, c->args.here, "check_grad",
             "the %s derivative with respect to operand %zu %s at %s is %.8g, finite differences "
             "give %.8g",
             c->order == 2 ? "second" : "first", k + 1, ct__type_text(type).s,
-            place.s ? place.s : "", c->gradient[k][i], slope);
+            index.s ? index.s : "", c->gradient[k][i], slope);
     return false;
 }
 

@@ -76,7 +76,7 @@ static bool derivative_infer(ct_call *call, const ct_body *body, size_t n_also,
 // --------------------------------------------------------------------------------------------- jvp
 
 // Operands: the function's, what it captured, tangents of the operands that have one.
-#define JVP_ATTRS(F, op) F(op, body, body) F(op, places, moving)
+#define JVP_ATTRS(F, op) F(op, body, body) F(op, positions, moving)
 CT_ATTRS(jvp, JVP_ATTRS);
 
 static bool jvp_infer(ct_call *call) {
@@ -122,7 +122,7 @@ const ct_opdef ct__op_jvp = {
 // --------------------------------------------------------------------------------------------- vjp
 
 // Operands: the function's, what it captured, cotangents of the outputs that have one.
-#define VJP_ATTRS(F, op) F(op, body, body) F(op, places, given)
+#define VJP_ATTRS(F, op) F(op, body, body) F(op, positions, given)
 CT_ATTRS(vjp, VJP_ATTRS);
 
 static bool vjp_infer(ct_call *call) {
@@ -181,7 +181,7 @@ typedef struct derived {
     ct_body *body;
     ct_tensor *all; // operands, what was captured, slopes
     size_t n_operands, n_slopes;
-    int64_t *places; // (n_slopes) the operand or result of each slope
+    int64_t *positions; // (n_slopes) the operand or result of each slope
 } derived;
 
 static bool derivative_begin(derived *d, ct_fn f, void *user, const ct_tensor *in, size_t n_in,
@@ -195,10 +195,10 @@ static bool derivative_begin(derived *d, ct_fn f, void *user, const ct_tensor *i
     d->all = d->body ? ct__with_captured(d->ctx, d->body, in, n_in, capacity) : NULL;
     if (!d->all) return false;
     d->n_operands = n_in + d->body->n_captured;
-    d->places = ct__arena(arena, (capacity + 1) * sizeof *d->places);
+    d->positions = ct__arena(arena, (capacity + 1) * sizeof *d->positions);
     d->outs = ct__arena(arena, (n_out + 1) * sizeof *d->outs);
-    if (!d->places || !d->outs)
-        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->places);
+    if (!d->positions || !d->outs)
+        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->positions);
     for (size_t i = 0; i < n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
     return true;
 }
@@ -221,7 +221,7 @@ static bool derivative_add_slope(derived *d, const char *what, const char *of, s
     }
     if (is->weak) slope = ct_cast_at(slope, (ct_dtype)type->dtype, d->here);
     d->all[d->n_operands + d->n_slopes] = slope;
-    d->places[d->n_slopes++] = (int64_t)i;
+    d->positions[d->n_slopes++] = (int64_t)i;
     return true;
 }
 static bool derivative_add_slopes(derived *d, const char *what, const char *of,
@@ -255,7 +255,7 @@ void ct__jvp(const char *op, const char *what, ct_fn f, void *user, const ct_ten
     if ((!n_in || ct__given(d.ctx, tangents, here, op, list)) &&
         derivative_begin(&d, f, user, in, n_in, n_out) &&
         derivative_add_slopes(&d, what, "operand", tangents, d.types, n_in)) {
-        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
+        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.positions}};
         derivative_record(&d, &ct__op_jvp, &attrs, out, n_out, d.outs, n_out, out_tangents);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
@@ -276,7 +276,7 @@ void ct_vjp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tensor 
     if ((!n_out || ct__given(d.ctx, cotangents, here, "vjp", "the list of cotangents")) &&
         derivative_begin(&d, f, user, in, n_in, n_out) &&
         derivative_add_slopes(&d, "cotangent", "result", cotangents, d.outs, n_out)) {
-        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.positions}};
         derivative_record(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);
@@ -321,11 +321,11 @@ static bool derivative_begin_linear(derived *d, ct_linear_map map) {
     d->body = ((const call_attrs *)node->attrs)->body;
     d->n_operands = node->n_in;
     d->all = ct__arena(arena, (d->n_operands + capacity + 1) * sizeof *d->all);
-    d->places = ct__arena(arena, (capacity + 1) * sizeof *d->places);
+    d->positions = ct__arena(arena, (capacity + 1) * sizeof *d->positions);
     d->types = ct__arena(arena, (map.n_in + 1) * sizeof *d->types);
     d->outs = ct__arena(arena, (map.n_out + 1) * sizeof *d->outs);
-    if (!d->all || !d->places || !d->types || !d->outs)
-        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->places);
+    if (!d->all || !d->positions || !d->types || !d->outs)
+        return ct__err_memory(&d->ctx->err, d->here, d->op, capacity * sizeof *d->positions);
     for (size_t i = 0; i < d->n_operands; i++) d->all[i] = ct__handle_of(node->in[i]);
     for (size_t i = 0; i < map.n_in; i++) d->types[i] = ct__type(node->in[i]);
     for (size_t i = 0; i < map.n_out; i++) d->outs[i] = ct__type(d->body->outs[i]);
@@ -349,7 +349,7 @@ void ct_linear_apply_at(ct_linear_map map, const ct_tensor *tangents, ct_tensor 
     if ((!map.n_in || ct__given(d.ctx, tangents, here, d.op, "the list of tangents")) &&
         derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
         derivative_add_slopes(&d, "tangent", "operand", tangents, d.types, map.n_in)) {
-        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.places}};
+        const jvp_attrs attrs = {.body = d.body, .moving = {(int64_t)d.n_slopes, d.positions}};
         derivative_record(&d, &ct__op_jvp, &attrs, out, map.n_out, d.outs, map.n_out, out_tangents);
     } else {
         ct__poison_all(d.ctx, out_tangents, map.n_out, here);
@@ -365,7 +365,7 @@ void ct_linear_transpose_at(ct_linear_map map, const ct_tensor *cotangents, ct_t
     if ((!map.n_out || ct__given(d.ctx, cotangents, here, d.op, "the list of cotangents")) &&
         derivative_begin_linear(&d, map) && (out = derivative_alloc_results(&d, map.n_out)) &&
         derivative_add_slopes(&d, "cotangent", "result", cotangents, d.outs, map.n_out)) {
-        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.positions}};
         derivative_record(&d, &ct__op_vjp, &attrs, out, map.n_out, d.types, map.n_in, grads);
     } else {
         ct__poison_all(d.ctx, grads, map.n_in, here);
@@ -400,7 +400,7 @@ void ct__value_and_grad(const char *op, ct_fn f, void *user, const ct_tensor *in
         ct_tensor one =
             ct_ones_at((ct_dtype)d.outs[0]->dtype, ct__type_dims(d.outs[0], &dims), here);
         derivative_add_slope(&d, "cotangent", "result", 0, one, d.outs[0]);
-        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.places}};
+        const vjp_attrs attrs = {.body = d.body, .given = {(int64_t)d.n_slopes, d.positions}};
         derivative_record(&d, &ct__op_vjp, &attrs, out, n_out, d.types, n_in, grads);
     } else {
         ct__poison_all(d.ctx, out, n_out, here);

@@ -23,7 +23,7 @@ typedef struct linear_attrs {
     const ct_node *node;
 } linear_attrs;
 static const ct_field linear_fields[] = {
-    {"present", CT_FIELD_places, CT_MEANS_places, offsetof(linear_attrs, present)}};
+    {"present", CT_FIELD_positions, CT_MEANS_positions, offsetof(linear_attrs, present)}};
 
 static const ct_node *linear_composition(const ct_rule *r) {
     return ((const linear_attrs *)r->attrs)->node;

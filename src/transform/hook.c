@@ -9,64 +9,64 @@
 
 // ------------------------------------------------------------------------------------------- marks
 
-static const ct_field mark_fields[] = {
-    {"n_values", CT_FIELD_i64, CT_MEANS_i64, offsetof(mark_attrs, n_values)}};
-static size_t mark_value_count(const void *attrs) {
-    return (size_t)((const mark_attrs *)attrs)->n_values;
+static const ct_field record_hook_fields[] = {
+    {"n_values", CT_FIELD_i64, CT_MEANS_i64, offsetof(record_hook_attrs, n_values)}};
+static size_t record_hook_value_count(const void *attrs) {
+    return (size_t)((const record_hook_attrs *)attrs)->n_values;
 }
 
-static bool mark_infer(ct_call *call) {
-    const size_t n = mark_value_count(call->attrs);
+static bool record_hook_infer(ct_call *call) {
+    const size_t n = record_hook_value_count(call->attrs);
     if (!ct__call_outs(call, (int)n)) return false;
     for (size_t i = 0; i < n; i++) call->out[i] = *call->in[i];
     return true;
 }
-static bool mark_body(ct_rule *r) {
+static bool record_hook_body(ct_rule *r) {
     for (int i = 0; i < r->n_out; i++) r->body_out[i] = r->in[i];
     return true;
 }
-static bool mark_jvp(ct_rule *r) {
+static bool record_hook_jvp(ct_rule *r) {
     for (int i = 0; i < r->n_out; i++) r->t_out[i] = r->t_in[i];
     return true;
 }
-const ct_opdef ct__op_mark = {
-    .id = CT_OP_MARK,
-    .name = "mark",
+const ct_opdef ct__op_record_hook = {
+    .id = CT_OP_RECORD_HOOK,
+    .name = "record_hook",
     .doc = "The first operands, where a binding has a rule for gradients.",
     .kind = &ct__kind_composition,
     .n_in = -1,
     .n_out = -1,
-    CT_FIELDS(mark),
+    CT_FIELDS(record_hook),
     .accepts = CT_ANY,
     .scattered = true,
-    .infer = mark_infer,
-    .body = mark_body,
-    .jvp = mark_jvp,
+    .infer = record_hook_infer,
+    .body = record_hook_body,
+    .jvp = record_hook_jvp,
 };
 
 void ct_record_hook_at(const ct_tensor *value_set, size_t n, const ct_tensor *inputs,
                        size_t n_inputs, void *owner, ct_tensor *out, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     uint32_t first;
-    if (!ctx || !ct__possible(ctx, n + n_inputs, here, "mark", "the operands") ||
-        !ct__given(ctx, out, here, "mark", "the array for the results") ||
-        !ct__given(ctx, value_set, here, "mark", "the list of values") ||
-        (n_inputs && !ct__given(ctx, inputs, here, "mark", "the list of inputs")))
+    if (!ctx || !ct__possible(ctx, n + n_inputs, here, "record_hook", "the operands") ||
+        !ct__given(ctx, out, here, "record_hook", "the array for the results") ||
+        !ct__given(ctx, value_set, here, "record_hook", "the list of values") ||
+        (n_inputs && !ct__given(ctx, inputs, here, "record_hook", "the list of inputs")))
         return;
     ct_arena scratch = {0};
     ct_tensor *all = ct__arena(&scratch, (n + n_inputs + 1) * sizeof *all), t = CT_NONE;
-    const mark_attrs attrs = {.n_values = (int64_t)n, .owner = owner};
+    const record_hook_attrs attrs = {.n_values = (int64_t)n, .owner = owner};
     if (all) {
         memcpy(all, value_set, n * sizeof *all);
         if (n_inputs) memcpy(all + n, inputs, n_inputs * sizeof *all);
-        t = ct__record(&ct__op_mark, &attrs, all, (int)(n + n_inputs), here);
+        t = ct__record(&ct__op_record_hook, &attrs, all, (int)(n + n_inputs), here);
     } else {
-        ct__err_memory(&ctx->err, here, "mark", n * sizeof *all);
+        ct__err_memory(&ctx->err, here, "record_hook", n * sizeof *all);
     }
     ct__arena_free(&scratch);
     ct_node *node = ct__peek(t, &first);
     if (node && !(node->flags & CT_NODE_POISON)) {
-        ((mark_attrs *)(uintptr_t)node->attrs)->self = node;
+        ((record_hook_attrs *)(uintptr_t)node->attrs)->self = node;
         ctx->n_marks++;
     }
     for (size_t i = 0; i < n; i++) out[i] = t;
@@ -76,7 +76,7 @@ void ct_record_hook_at(const ct_tensor *value_set, size_t n, const ct_tensor *in
 void ct__mark_ended(ct_ctx *ctx, const ct_node *node) {
     ctx->n_marks--;
     if (CT_GROW(ctx->ended, ctx->ended_cap, ctx->n_ended + 1)) // else the owner leaks
-        ctx->ended[ctx->n_ended++] = ((const mark_attrs *)node->attrs)->owner;
+        ctx->ended[ctx->n_ended++] = ((const record_hook_attrs *)node->attrs)->owner;
 }
 
 size_t ct_hook_count(void) {
@@ -93,54 +93,54 @@ size_t ct_ended_hooks(void **owners, size_t capacity) {
 
 // ------------------------------------------------------------------------------------ paired, after
 
-static bool paired_infer(ct_call *call) {
+static bool surrogate_loss_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype, part = ct__part(dtype);
     call->out[0] = (ct_type){.dtype = (uint8_t)(part ? part : dtype)};
     return true;
 }
-static ct_tensor paired_product(ct_tensor t, ct_tensor cotangent) {
+static ct_tensor surrogate_loss_product(ct_tensor t, ct_tensor cotangent) {
     ct_tensor each = ct_mul(t, cotangent);
     if (ct__part(ct_dtype_of(each))) each = ct_real(each);
     return ct_sum(each);
 }
-static bool paired_body(ct_rule *r) {
-    r->body_out[0] = paired_product(r->in[0], r->in[1]);
+static bool surrogate_loss_body(ct_rule *r) {
+    r->body_out[0] = surrogate_loss_product(r->in[0], r->in[1]);
     return true;
 }
-static bool paired_jvp(ct_rule *r) {
-    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : paired_product(r->t_in[0], r->in[1]);
+static bool surrogate_loss_jvp(ct_rule *r) {
+    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : surrogate_loss_product(r->t_in[0], r->in[1]);
     return true;
 }
-const ct_opdef ct__op_paired = {
-    .id = CT_OP_PAIRED,
-    .name = "paired",
+const ct_opdef ct__op_surrogate_loss = {
+    .id = CT_OP_SURROGATE_LOSS,
+    .name = "surrogate_loss",
     .doc = "The sum of the products with a cotangent, which is constant for gradients.",
     .kind = &ct__kind_composition,
     .n_in = 2,
     .n_out = 1,
     .accepts = CT_ANY,
-    .infer = paired_infer,
-    .body = paired_body,
-    .jvp = paired_jvp,
+    .infer = surrogate_loss_infer,
+    .body = surrogate_loss_body,
+    .jvp = surrogate_loss_jvp,
 };
 
 ct_tensor ct_surrogate_loss_at(ct_tensor t, ct_tensor cotangent, ct_loc here) {
     const ct_tensor in[2] = {t, cotangent};
-    return ct__record(&ct__op_paired, NULL, in, 2, here);
+    return ct__record(&ct__op_surrogate_loss, NULL, in, 2, here);
 }
 
 ct_tensor ct_control_dependency_at(ct_tensor t, const ct_tensor *others, size_t n, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx) return CT_NONE;
-    if (!ct__possible(ctx, n + 1, here, "after", "the operands") ||
-        (n && !ct__given(ctx, others, here, "after", "the list of operands")))
+    if (!ct__possible(ctx, n + 1, here, "control_dependency", "the operands") ||
+        (n && !ct__given(ctx, others, here, "control_dependency", "the list of operands")))
         return ct__poison(ctx, here);
     CT_ARENA scratch = {0};
     ct_tensor *in = ct__arena(&scratch, (n + 1) * sizeof *in);
     if (in) in[0] = t;
     if (in && n) memcpy(in + 1, others, n * sizeof *in);
-    if (!in) ct__err_memory(&ctx->err, here, "after", n * sizeof *in);
-    t = in ? ct__after(in, (int)n + 1, here) : ct__poison(ctx, here);
+    if (!in) ct__err_memory(&ctx->err, here, "control_dependency", n * sizeof *in);
+    t = in ? ct__control_dependency(in, (int)n + 1, here) : ct__poison(ctx, here);
     return t;
 }
 
@@ -168,7 +168,7 @@ static bool cut_add_value(value_set *to, ct_val v) {
 typedef struct cut_search {
     ct_nodes list;
     value_set frontier, leaves;
-    size_t place;
+    size_t position;
     // (list.n) by node of the list: leads is 1 if a target is reached from it (without targets, always), and
     // 2 if it is a target; inside is true if it is on the loss side of the cut; ways is scratch
     uint8_t *leads, *inside, *ways;
@@ -215,8 +215,8 @@ static size_t cut_find_position(const cut_search *c) {
 
 // Returns the number of operands, the first ones, through which gradients flow.
 static int cut_slope_count(const ct_node *node) {
-    if (node->op == &ct__op_mark) return (int)mark_value_count(node->attrs);
-    return node->op == &ct__op_paired ? 1 : node->n_in;
+    if (node->op == &ct__op_record_hook) return (int)record_hook_value_count(node->attrs);
+    return node->op == &ct__op_surrogate_loss ? 1 : node->n_in;
 }
 
 // Excludes the nodes between the loss and the operands of a gradient from the cut: no cut goes through there,
@@ -249,7 +249,7 @@ static bool cut_find_inside(cut_search *c) {
     c->ways = c->inside + c->list.n;
     for (size_t i = c->list.n; i-- > 0;) {
         const ct_node *node = c->list.v[i];
-        c->inside[i] |= i >= c->place;
+        c->inside[i] |= i >= c->position;
         if (c->inside[i] && node->op == &ct__op_grad && node->flags & CT_NODE_TRACKED)
             cut_exclude_gradient(c, node);
     }
@@ -282,12 +282,12 @@ static ct_tensor cut_leaf_handle(ct_val leaf) {
 }
 
 static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_history_cut *cut) {
-    ct_node *node = c->place ? c->list.v[c->place - 1] : NULL;
+    ct_node *node = c->position ? c->list.v[c->position - 1] : NULL;
     const bool mark = node && ct__is_mark(node);
     const size_t n_at = node ? node->n_out : 0, n_operands = mark ? node->n_in : 0;
     ct_tensor *at = ct__calloc(n_at + n_operands + n + c->frontier.n + c->leaves.n + 1, sizeof *at);
     if (!at) return false;
-    *cut = (ct_history_cut){.owner = mark ? ((const mark_attrs *)node->attrs)->owner : NULL,
+    *cut = (ct_history_cut){.owner = mark ? ((const record_hook_attrs *)node->attrs)->owner : NULL,
                             .boundary = at,
                             .operands = at + n_at,
                             .inside_roots = at + n_at + n_operands,
@@ -301,7 +301,7 @@ static bool cut_write(const cut_search *c, const ct_val *roots, size_t n, ct_his
     for (size_t i = 0; i < n_at; i++) at[i] = ct__handle(node, (uint32_t)i);
     for (size_t i = 0; i < n_operands; i++) cut->operands[i] = ct__handle_of(node->in[i]);
     for (size_t i = 0; i < n; i++)
-        if (roots[i].node->index >= c->place || ct__history_begins(roots[i].node))
+        if (roots[i].node->index >= c->position || ct__history_begins(roots[i].node))
             cut->inside_roots[cut->n_inside_roots++] = ct__handle_of(roots[i]);
     for (size_t i = 0; i < c->frontier.n; i++) cut->frontier[i] = ct__handle_of(c->frontier.v[i]);
     for (size_t i = 0; i < c->leaves.n; i++) cut->leaves[i] = cut_leaf_handle(c->leaves.v[i]);
@@ -324,7 +324,7 @@ bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *target
     ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
     ok = ok && cut_find_paths(&c, targets, n_targets);
     if (ok) {
-        c.place = cut_find_position(&c);
+        c.position = cut_find_position(&c);
         ok = cut_find_inside(&c);
     }
     if (ok) {

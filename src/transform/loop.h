@@ -32,7 +32,7 @@ static inline ct_loop ct__loop_of(const ct_node *node) {
 // Returns the type of one element of x along axis 0, as the body of a scan sees it.
 static inline ct_type ct__element_type(const ct_type *x) {
     return (ct_type){.dtype = x->dtype,
-                     .place = x->place,
+                     .device = x->device,
                      .rank = (uint8_t)(x->rank - 1),
                      .dyn = x->dyn >> 1,
                      .dim = x->dim + 1,

@@ -195,8 +195,8 @@ static void assoc_trace_f(const ct_tensor *in, ct_tensor *out, void *user) {
 // Returns the type of x without the axis; its sizes are in the arena.
 static bool assoc_element_type(ct_arena *arena, const ct_type *x, int64_t axis, ct_type *out) {
     int64_t *dim = ct__arena(arena, (x->rank + 1u) * sizeof *dim);
-    *out =
-        (ct_type){.dtype = x->dtype, .place = x->place, .rank = (uint8_t)(x->rank - 1), .dim = dim};
+    *out = (ct_type){
+        .dtype = x->dtype, .device = x->device, .rank = (uint8_t)(x->rank - 1), .dim = dim};
     if (!dim) return false;
     for (int a = 0, to = 0; a < x->rank; a++) {
         if (a == axis) continue;

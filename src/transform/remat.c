@@ -2,7 +2,7 @@
 // which are recomputed.
 //
 // The reverse rule records the function's body once more, on operands that are ordered after the cotangents
-// (op "after"), and differentiates that. So the second computation shares no nodes with the first, and is
+// (op "control_dependency"), and differentiates that. So the second computation shares no nodes with the first, and is
 // scheduled when the gradient has arrived there. Values that a policy saves are taken from the body recorded
 // on the original operands, which is shared with the first computation: such a value replaces that of the
 // second computation, whose derivative is unchanged.
@@ -119,7 +119,7 @@ typedef struct {
 
 static ct_tensor remat_wait(const region *g, ct_tensor t) {
     g->wait[0] = t;
-    return ct__after(g->wait, g->n_wait, g->node->here);
+    return ct__control_dependency(g->wait, g->n_wait, g->node->here);
 }
 
 // Replaces a recomputed value by the one that was computed the first time.

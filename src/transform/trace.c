@@ -7,7 +7,7 @@
 #include "ops/rules.h"
 
 const ct_node *ct__moves(const ct_node *node) {
-    const bool goes = node->op->moves && node->out->place != ct__type(node->in[0])->place;
+    const bool goes = node->op->moves && node->out->device != ct__type(node->in[0])->device;
     const ct_node *moves = goes ? node : NULL;
     for (size_t i = 0; i < node->op->n_fields && !moves; i++) {
         if (node->op->fields[i].kind != CT_FIELD_body) continue; // loops have none
@@ -24,8 +24,8 @@ bool ct__stays_in_place(ct_ctx *ctx, const char *op, const ct_body *body) {
     const ct_type *from = ct__type(node->in[0]);
     ct__fail(ctx, CT_E_DEVICE, node->here, op,
              "the body brings %s from %s to %s: a loop or a branch runs on one device",
-             ct__type_text(from).s, ct__hooks.place_name(ctx, from->place),
-             ct__hooks.place_name(ctx, node->out->place));
+             ct__type_text(from).s, ct__hooks.device_name(ctx, from->device),
+             ct__hooks.device_name(ctx, node->out->device));
     return ct__err_hint(&ctx->err, "ct_to before or after it");
 }
 

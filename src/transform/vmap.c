@@ -198,7 +198,7 @@ bool ct__inline_batched(ct_ctx *ctx, const ct_body *body, int64_t size, const ct
 // -------------------------------------------------------------------------------------- the node
 
 #define VMAP_ATTRS(F, op)                                                                          \
-    F(op, body, body) F(op, places, in_axes) F(op, places, out_axes) F(op, i64, size)
+    F(op, body, body) F(op, positions, in_axes) F(op, positions, out_axes) F(op, i64, size)
 CT_ATTRS(vmap, VMAP_ATTRS);
 
 static const int64_t NO_AXIS = CT_NO_AXIS;
@@ -214,7 +214,7 @@ static bool vmap_add_axis(ct_call *call, const ct_type *of, int64_t axis, int64_
         if (a < of->rank) ct__shape_add_axis(&shape, of, a);
     }
     *out = ct__shaped(&shape, of->dtype, of->weak);
-    out->place = of->place;
+    out->device = of->device;
     return true;
 }
 
@@ -297,7 +297,7 @@ static bool vmap_drop_axis(ct_arena *arena, const ct_type *type, int axis, ct_ty
     for (int a = 0; a < type->rank; a++)
         if (a != axis) ct__shape_add_axis(&shape, type, a);
     *out = ct__shaped(&shape, type->dtype, type->weak);
-    out->place = type->place;
+    out->device = type->device;
     return true;
 }
 

@@ -1115,4 +1115,4 @@ SAMPLES |= {"windows": (np_windows, windows_cases), "max_pool": (np_max_pool, po
 # Ops of which so many first outputs are f32 where the operands are of fewer bits.
 WIDE_OUTPUTS = {"linear_cross_entropy": 1, "linear_cross_entropy_sum": 2}
 SPECIAL = {"cast", "bitcast", "iota", "one_hot", "random_bits", "random_split", "random_fold_in",
-           "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout", "mark", "paired", "transfer"}
+           "random_uniform", "random_normal", "random_bernoulli", "random_int", "dropout", "record_hook", "surrogate_loss", "transfer"}

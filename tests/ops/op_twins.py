@@ -546,5 +546,5 @@ LINALG |= {"qr": lambda x, complete=False: jnp.linalg.qr(x, "complete" if comple
 # Ops that take functions or are only recorded by the library, and so have no twin of one name.
 WITHOUT_TWIN = {name for name, op in TABLE.items()
                 if op.kind in ("leaf", "transform", "loop") or any(kind == "body" for kind, _ in op.fields)}
-WITHOUT_TWIN |= {"global_norm", "update", "same", "copy", "mark", "paired", "pack", "unpack", "named", "stored", "after",
+WITHOUT_TWIN |= {"global_norm", "update", "same", "copy", "record_hook", "surrogate_loss", "pack", "unpack", "named", "stored", "control_dependency",
                   "transfer"}

@@ -336,8 +336,8 @@ bool gen_wants(const ct_opdef *op) {
     const bool built = !apart && !matrices && (op->kind != &ct__kind_loop || op == &ct__op_scan);
     return built && op->kind != &ct__kind_leaf && op->kind != &ct__kind_transform &&
            !is_function(op) && !of_parts(op) && op != &ct__op_same && op != &ct__op_copy &&
-           op != &ct__op_stored && op != &ct__op_after && op != &ct__op_mark &&
-           op != &ct__op_paired && !op->moves;
+           op != &ct__op_stored && op != &ct__op_control_dependency && op != &ct__op_record_hook &&
+           op != &ct__op_surrogate_loss && !op->moves;
 }
 
 bool gen_make_op(gen_graph *g, uint64_t seed, const ct_opdef *op) {

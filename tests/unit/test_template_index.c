@@ -256,7 +256,7 @@ static void topk_blocks(const ct_topk_spec *whole, float *x, int64_t rows, int64
     int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
     spec.part = CT_TOPK_BLOCKS;
     spec.block_values = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE);
-    spec.block_places = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
+    spec.block_indices = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
     spec.rows = ct__kir_int(&k, rows);
     spec.n = ct__kir_int(&k, n);
     spec.x = source(&k, &px, bx, 2, (int64_t[]){rows, n});
@@ -278,7 +278,7 @@ static void one_topk(int64_t rows, int64_t n, int64_t count, int64_t width) {
     ct__kir_init(&k);
     int64_t blocks = width ? n / width : 1;
     float *block_values = floats(rows * blocks * count);
-    int32_t *block_places = malloc((size_t)(rows * blocks * count) * sizeof *block_places + 4);
+    int32_t *block_indices = malloc((size_t)(rows * blocks * count) * sizeof *block_indices + 4);
     int bx = ct__kir_buffer(&k, CT_F32, CT_KIR_READ);
     int bs = width ? ct__kir_buffer(&k, CT_I32, CT_KIR_READ) : 0;
     int bv = ct__kir_buffer(&k, CT_F32, CT_KIR_WRITE),
@@ -288,18 +288,18 @@ static void one_topk(int64_t rows, int64_t n, int64_t count, int64_t width) {
                          .blocks = blocks,
                          .width = width,
                          .block_values = bx,
-                         .block_places = bs,
+                         .block_indices = bs,
                          .dtype = CT_F32,
                          .rows = ct__kir_int(&k, rows),
                          .n = ct__kir_int(&k, n),
                          .count = count,
                          .x = source(&k, &px, bx, 2, (int64_t[]){rows, n}),
                          .values = sink(&k, &pv, bv, 2, (int64_t[]){rows, count}),
-                         .places = sink(&k, &pp, bp, 2, (int64_t[]){rows, count})};
+                         .indices = sink(&k, &pp, bp, 2, (int64_t[]){rows, count})};
     ct__template_topk(&k, &spec);
-    if (width) topk_blocks(&spec, x, rows, n, block_values, block_places);
+    if (width) topk_blocks(&spec, x, rows, n, block_values, block_indices);
     if (width)
-        kir_run(&k, (void *[]){block_values, block_places, values, places}, NULL, 2);
+        kir_run(&k, (void *[]){block_values, block_indices, values, places}, NULL, 2);
     else
         kir_run(&k, (void *[]){x, values, places}, NULL, 2);
     for (int64_t r = 0; r < rows; r++)
@@ -313,7 +313,7 @@ static void one_topk(int64_t rows, int64_t n, int64_t count, int64_t width) {
             assert_memory_equal(&values[r * count + rank], &row[i], sizeof *row);
         }
     assert_true(values[rows * count] == 42 && places[rows * count] == 42);
-    free(x), free(values), free(places), free(block_values), free(block_places);
+    free(x), free(values), free(places), free(block_values), free(block_indices);
 }
 
 static void topk(void **state) {

@@ -38,10 +38,10 @@ def _define_constant(name, value):
         return constant(parse_sizes((size,)), value, dtype or DEFAULTS[float], layout, device, requires_grad)
 
     def like(input, dtype, layout, device, requires_grad, memory_format):
-        return constant(input.shape, value, dtype or input.dtype, layout, device or input._place(), requires_grad)
+        return constant(input.shape, value, dtype or input.dtype, layout, device or input._device_name(), requires_grad)
 
     def new(input, size, dtype, layout, device, requires_grad, pin_memory):
-        return constant(parse_sizes((size,)), value, dtype or input.dtype, layout, device or input._place(), requires_grad)
+        return constant(parse_sizes((size,)), value, dtype or input.dtype, layout, device or input._device_name(), requires_grad)
 
     for f, what in ((function, "of these sizes"), (like, "like the input"), (new, "of these sizes, of the tensor's dtype")):
         f.__doc__ = f"Returns a tensor of {'zeros' if name == 'empty' else name} {what}."
@@ -62,13 +62,13 @@ def full(size, fill_value, dtype, layout, device, requires_grad, pin_memory):
 
 @define(f"full_like(input, fill_value: float, *, {LIKE})")
 def full_like(input, fill_value, dtype, layout, device, requires_grad, memory_format):
-    return constant(input.shape, fill_value, dtype or input.dtype, layout, device or input._place(), requires_grad)
+    return constant(input.shape, fill_value, dtype or input.dtype, layout, device or input._device_name(), requires_grad)
 
 
 @define(f"Tensor.new_full(self, size: ints, fill_value: float, *, {PLACE})")
 def new_full(self, size, fill_value, dtype, layout, device, requires_grad, pin_memory):
     """Returns a tensor whose elements are all fill_value, of this tensor's dtype and device."""
-    return constant(parse_sizes((size,)), fill_value, dtype or self.dtype, layout, device or self._place(), requires_grad)
+    return constant(parse_sizes((size,)), fill_value, dtype or self.dtype, layout, device or self._device_name(), requires_grad)
 
 
 @define(f"empty_strided(size: ints, stride: ints, *, {PLACE})")
@@ -80,7 +80,7 @@ def empty_strided(size, stride, dtype, layout, device, requires_grad, pin_memory
 
 @define(f"Tensor.new_empty_strided(self, size: ints, stride: ints, *, {PLACE})")
 def new_empty_strided(self, size, stride, dtype, layout, device, requires_grad, pin_memory):
-    return constant(parse_sizes((size,)), 0, dtype or self.dtype, layout, device or self._place(), requires_grad)
+    return constant(parse_sizes((size,)), 0, dtype or self.dtype, layout, device or self._device_name(), requires_grad)
 
 
 @define(f"scalar_tensor(s: float, *, {PLACE})")
@@ -143,7 +143,7 @@ def frombuffer(buffer, dtype, count, offset, requires_grad):
 
 def _new(self, *args, device=None):
     """Returns zeros of these sizes, ints or a Size, or a tensor of the data, of this tensor's dtype and device."""
-    device = device or self._place()
+    device = device or self._device_name()
     if len(args) == 1 and not isinstance(args[0], (int, type(self.shape))):
         return tensor(args[0], self.dtype, device, False, False)
     return constant(parse_sizes(args) if args else (0,), 0, self.dtype, None, device, False)
@@ -156,7 +156,7 @@ Tensor.new = _new
         "pin_memory: bool=False)")
 def new_tensor(self, data, dtype, device, requires_grad, layout, pin_memory):
     """Returns a tensor of the data, of this tensor's dtype and device unless others are given."""
-    return tensor(data, dtype or self.dtype, device or self._place(), requires_grad, pin_memory)
+    return tensor(data, dtype or self.dtype, device or self._device_name(), requires_grad, pin_memory)
 
 
 # ------------------------------------------------------------------------------------- ranges

@@ -19,7 +19,7 @@ def _define_drawn(name, draw, what):
         return finish(draw(parse_sizes((size,)), dtype, generator), layout, device, requires_grad)
 
     def like(input, generator, dtype, layout, device, requires_grad, memory_format):
-        return function(tuple(input.shape), generator, dtype or input.dtype, layout, device or input._place(), requires_grad, False)
+        return function(tuple(input.shape), generator, dtype or input.dtype, layout, device or input._device_name(), requires_grad, False)
 
     function.__doc__ = like.__doc__ = f"Returns {what}."
     define(f"{name}(*size: ints, {_GENERATOR}, {OPTIONS})")(function)
@@ -52,7 +52,7 @@ def randint_like_below(input, high, dtype, layout, device, requires_grad, memory
 
 @define(f"randint_like(input, low: int, high: int|Tensor, *, {LIKE})")
 def randint_like(input, low, high, dtype, layout, device, requires_grad, memory_format):
-    device = device or input._place()
+    device = device or input._device_name()
     return randint(low, int(high), tuple(input.shape), None, dtype or input.dtype, layout, device, requires_grad, False)
 
 

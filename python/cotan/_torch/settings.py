@@ -76,7 +76,7 @@ def set_default_device(device):
 
 
 def get_default_device():
-    return _pytorch.device(_devices.default_device.names[-1] or _core.full((), 0)._place())
+    return _pytorch.device(_devices.default_device.names[-1] or _core.full((), 0)._device_name())
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):

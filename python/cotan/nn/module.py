@@ -76,12 +76,12 @@ def _argument_names(function):
 
 def _move_to_device_after(init):
     """Returns a layer's __init__ that moves the layer to the given device afterwards."""
-    place = _argument_names(init).index("device")
+    position = _argument_names(init).index("device")
 
     @functools.wraps(init)
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
-        device = kwargs.get("device") if len(args) < place else args[place - 1]
+        device = kwargs.get("device") if len(args) < position else args[position - 1]
         device = _devices.default_device.names[-1] if device is None else device
         if device is not None:
             self.to(device)
@@ -443,7 +443,7 @@ class Module:
         dtype, device = kwargs.get("dtype"), kwargs.get("device")
         for value in args:
             if isinstance(value, Tensor):
-                dtype, device = value.dtype, value._place()
+                dtype, device = value.dtype, value._device_name()
             elif isinstance(value, _core.dtype):
                 dtype = value
             elif value is not None and not isinstance(value, bool):

@@ -44,7 +44,7 @@ class UninitializedTensorMixin:
     def materialize(self, shape, device=None, dtype=None):
         """Gives it the shape, with zeros; from then on it is a Parameter, or a Tensor."""
         value = _core.full(tuple(shape), 0, self.dtype if dtype is None else dtype)
-        _core._replace(self, value._to(self._place() if device is None else str(device)))
+        _core._replace(self, value._to(self._device_name() if device is None else str(device)))
         self.__class__ = self._becomes
 
     @property

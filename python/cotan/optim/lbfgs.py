@@ -124,7 +124,7 @@ class LBFGS(Optimizer):
             like = param.detach().numpy()
             n = like.size * (2 if like.dtype.kind == "c" else 1)
             value = flat[at:at + n].astype(like.real.dtype).view(like.dtype).reshape(like.shape)
-            values.append(_core.asarray(value)._to(param._place()))
+            values.append(_core.asarray(value)._to(param._device_name()))
             at += n
         with no_grad():
             _core._write(self._params, values)

@@ -182,7 +182,7 @@ class Optimizer:
         for param, inside in self.state.items():
             for value in inside.values():
                 if isinstance(value, Tensor) and value.shape == param.shape:
-                    _devices.move_in_place(value, param._place())
+                    _devices.move_in_place(value, param._device_name())
         self._moves = _devices.move_count
 
     def update(self, group):
@@ -291,7 +291,7 @@ def _import_state(key, value, param):
         return value
     if isinstance(value, list):
         return [_import_state(None, one, param) for one in value]
-    return make_state_variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._place()))
+    return make_state_variable(_core.ops.cast(_core.asarray(value), param.dtype)._to(param._device_name()))
 
 
 def zeros_like(param):
@@ -300,4 +300,4 @@ def zeros_like(param):
 
 
 def filled_like(param, value):
-    return make_state_variable(_core.full(tuple(param.shape), value, param.dtype)._to(param._place()))
+    return make_state_variable(_core.full(tuple(param.shape), value, param.dtype)._to(param._device_name()))

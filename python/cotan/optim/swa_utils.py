@@ -70,7 +70,7 @@ class AveragedModel(Module):
 
     def update_parameters(self, model):
         averages, currents = self._averaged(self.module), [one.detach() for one in self._averaged(model)]
-        currents = [one._to(average._place()) for one, average in zip(currents, averages)]
+        currents = [one._to(average._device_name()) for one, average in zip(currents, averages)]
         with no_grad():
             if self.n_averaged.item() == 0:
                 _core._write(averages, currents)

@@ -344,9 +344,9 @@ static void interp_emit_vector_access(builder *b, unit *u, ct_kval v, const ct_k
 typedef struct {
     const ct_kins *ins;
     int dtype, mode;
-    bool ordered, place; // whether order changes the bits; whether the result is an index
-    ct_kins start;       // a constant
-    size_t accumulators; // elements; of 16 lanes where wide
+    bool ordered, is_index; // whether order changes the bits; whether the result is an index
+    ct_kins start;          // a constant
+    size_t accumulators;    // elements; of 16 lanes where wide
 } reduction;
 
 static reduction interp_reduction_of(const unit *u, ct_kval id) {
@@ -356,7 +356,7 @@ static reduction interp_reduction_of(const unit *u, ct_kval id) {
              : interp_is_wide(u, id)                 ? CT_I_WIDE
                                                      : CT_I_SCALAR;
     r.ordered = ct__kred_is_ordered(ins->sub, r.dtype);
-    r.place = ct__kred_is_arg(ins->sub);
+    r.is_index = ct__kred_is_arg(ins->sub);
     r.start = ct__kred_identity(ins->sub, r.dtype);
     size_t each = r.ordered && r.mode != CT_I_LANES ? CT_LANES : 1;
     r.accumulators = each * (r.mode == CT_I_LANES ? CT_LANES : r.mode == CT_I_WIDE ? CT_STRIP : 1);
@@ -379,7 +379,7 @@ static void interp_begin_reduction(builder *b, unit *u, ct_kval loop, ct_kval id
     ct_kins start = r.start;
     if (mask) start.imm.i = -start.imm.i;
     interp_emit_fill(b, mask ? CT_I32 : r.dtype, &start, u->aux[id], r.accumulators);
-    if (r.place) {
+    if (r.is_index) {
         static const ct_kins zero = {.imm = {.i = 0}};
         u->extra[id] = interp_allocate(b, 8 * r.accumulators, 64);
         interp_emit_fill(b, CT_I64, &zero, u->extra[id], r.accumulators);

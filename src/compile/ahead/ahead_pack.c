@@ -86,14 +86,14 @@ bool ct__pack_kernels(bool (*plan)(const void *user), const void *user, const ch
                     ct__pack_write(&job, path, &written.kernels, &written.bytes, err);
     for (int i = 0; i < CT_PACK_LEVELS; i++) ct__pack_texts_free(&job.texts[i]);
     if (packed) *packed = written;
-    return ok || ct__err_place(err, options->here, op);
+    return ok || ct__err_locate(err, options->here, op);
 }
 
 bool ct_kernels_load_at(const char *path, ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     if (!ctx || !ct__given(ctx, path, here, "kernels_load", "the path") || ctx->err.code)
         return false;
-    return ct__pack_load(path, &ctx->err) || ct__err_place(&ctx->err, here, "kernels_load");
+    return ct__pack_load(path, &ctx->err) || ct__err_locate(&ctx->err, here, "kernels_load");
 }
 
 const char *ct_kernels_isa(void) { return ct__pack_level(); }

@@ -220,8 +220,8 @@ void ct__check_write_out_of_range(ct_text *text, const ct_node *node, void *cons
     int64_t n = check_value_operand_type(node, 0)->dim[ct__along(node).axis],
             count = ct__count(type), i = 0;
     while (i < count) {
-        int64_t place = ct__load_i64(type->dtype, in[positions], i);
-        if (place < 0 || place >= n) break;
+        int64_t index = ct__load_i64(type->dtype, in[positions], i);
+        if (index < 0 || index >= n) break;
         i++;
     }
     if (i == count) return;

@@ -100,8 +100,8 @@ static ct_val expand_map_operand(const expand_state *x, ct_val of) {
 }
 
 static expand_region *expand_find_region(const expand_state *x, const ct_node *node) {
-    const uint32_t place = x->region_of ? x->region_of[node->index] : 0;
-    return place ? &x->regions[place - 1] : NULL;
+    const uint32_t position = x->region_of ? x->region_of[node->index] : 0;
+    return position ? &x->regions[position - 1] : NULL;
 }
 
 static ct_tensor expand_match_operand(void *env, ct_val of) {
@@ -180,18 +180,18 @@ static bool expand_is_in_region(const ct_node *node) {
 }
 
 static bool expand_add_to_region(expand_state *x, const ct_node *node) {
-    size_t place = x->n_regions; // most often the one before, since regions follow each other
-    while (place && x->regions[place - 1].number != node->region) place--;
-    if (!place) {
+    size_t position = x->n_regions; // most often the one before, since regions follow each other
+    while (position && x->regions[position - 1].number != node->region) position--;
+    if (!position) {
         if (!CT_GROW(x->regions, x->regions_cap, x->n_regions + 1)) return false;
         x->regions[x->n_regions++] = (expand_region){.number = node->region};
-        place = x->n_regions;
+        position = x->n_regions;
     }
     if (!x->region_of)
         x->region_of = ct__arena_zero(&x->scratch, x->order->n * sizeof *x->region_of);
     if (!x->region_of) return false;
-    x->region_of[node->index] = (uint32_t)place;
-    x->regions[place - 1].n++;
+    x->region_of[node->index] = (uint32_t)position;
+    x->regions[position - 1].n++;
     return true;
 }
 

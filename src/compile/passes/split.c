@@ -19,7 +19,7 @@ typedef struct {
 bool ct__has_several_devices(const ct_graph *graph) {
     for (size_t i = 0; i < graph->n; i++)
         for (int o = 0; o < graph->nodes[i]->n_out; o++)
-            if (graph->nodes[i]->out[o].place) return true;
+            if (graph->nodes[i]->out[o].device) return true;
     return false;
 }
 
@@ -35,12 +35,12 @@ static void split_find_levels(split_state *s) {
     const ct_graph *g = s->graph;
     for (size_t i = 0; i < g->n; i++) s->device[i] = SPLIT_ANY_DEVICE, s->level[i] = 0;
     for (size_t r = 0; r < g->n_roots; r++)
-        s->device[g->roots[r].val.node->index] = ct__type(g->roots[r].val)->place;
+        s->device[g->roots[r].val.node->index] = ct__type(g->roots[r].val)->device;
     for (size_t i = 0; i < g->n; i++) {
         const ct_node *node = g->nodes[i];
         bool has_device = node->op == &ct__op_data;
         for (int k = 0; k < node->n_in; k++) has_device |= !split_is_free(s, node->in[k].node);
-        if (has_device) s->device[i] = node->out->place;
+        if (has_device) s->device[i] = node->out->device;
         for (int k = 0; k < node->n_in; k++) {
             const ct_node *in = node->in[k].node;
             if (split_is_leaf(in) || split_is_free(s, in)) continue;
@@ -70,9 +70,10 @@ static bool split_sink_movements(split_state *s) {
     return true;
 }
 
-static ct_part *split_find_part(split_state *s, uint32_t place, uint32_t level) {
+static ct_part *split_find_part(split_state *s, uint32_t device, uint32_t level) {
     for (size_t i = 0; i < s->parts->n; i++)
-        if (s->parts->v[i].place == place && s->parts->v[i].level == level) return &s->parts->v[i];
+        if (s->parts->v[i].device == device && s->parts->v[i].level == level)
+            return &s->parts->v[i];
     return NULL;
 }
 
@@ -87,7 +88,7 @@ static bool split_list_parts(split_state *s) {
         size_t at = s->parts->n++;
         for (; at && s->parts->v[at - 1].level > s->level[i]; at--)
             s->parts->v[at] = s->parts->v[at - 1];
-        s->parts->v[at] = (ct_part){.place = s->device[i], .level = s->level[i]};
+        s->parts->v[at] = (ct_part){.device = s->device[i], .level = s->level[i]};
     }
     for (size_t i = 0; i < g->n; i++)
         s->part_of[i] =

@@ -8,7 +8,7 @@
 #include "compile/passes/passes.h"
 
 typedef struct ct_part {
-    uint32_t place, level;
+    uint32_t device, level;
     ct_graph graph;
     // Its leaves and roots: numbers of those of the whole graph or, after these, of values between parts.
     uint32_t *leaf;       // (graph.n_leaves)

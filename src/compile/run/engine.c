@@ -69,7 +69,7 @@ static ct_executor *executor_of(ct_ctx *ctx) {
 // own device.
 static struct {
     pthread_mutex_t lock;
-    char name[CT_PLACES][CT_DEVICE_NAME]; // [0, n)
+    char name[CT_MAX_DEVICES][CT_DEVICE_NAME]; // [0, n)
     int n;
 } executor_devices = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1};
 
@@ -78,18 +78,18 @@ static int executor_device_number(const char *name, bool add) {
     pthread_mutex_lock(&executor_devices.lock);
     int at = 1;
     while (at < executor_devices.n && strcmp(executor_devices.name[at], name) != 0) at++;
-    if (at == executor_devices.n && add && at < CT_PLACES)
+    if (at == executor_devices.n && add && at < CT_MAX_DEVICES)
         snprintf(executor_devices.name[executor_devices.n++], CT_DEVICE_NAME, "%s", name);
     if (at == executor_devices.n) at = -1;
     pthread_mutex_unlock(&executor_devices.lock);
     return at;
 }
 
-ct_executor *ct__executor_at(ct_ctx *ctx, int place) {
-    if (!place) return executor_of(ctx);
-    if (!ctx->places[place])
-        ctx->places[place] = executor_new(executor_devices.name[place], &ctx->err);
-    return ctx->places[place];
+ct_executor *ct__executor_at(ct_ctx *ctx, int device) {
+    if (!device) return executor_of(ctx);
+    if (!ctx->other_devices[device])
+        ctx->other_devices[device] = executor_new(executor_devices.name[device], &ctx->err);
+    return ctx->other_devices[device];
 }
 
 static int executor_find_device(ct_ctx *ctx, const char *given, ct_loc here) {
@@ -103,21 +103,21 @@ static int executor_find_device(ct_ctx *ctx, const char *given, ct_loc here) {
     if (!e) return -1;
     const int at = known < 0 ? executor_device_number(name, true) : known;
     if (known >= 0) return known;
-    if (at > 0 && !ctx->places[at]) {
-        ctx->places[at] = e;
+    if (at > 0 && !ctx->other_devices[at]) {
+        ctx->other_devices[at] = e;
         return at;
     }
     executor_free(e);
     if (at < 0)
         ct__err(&ctx->err, CT_E_LIMIT, here, "to",
                 "\"%s\" would be device %d with tensors of this process, at most %d can be", name,
-                CT_PLACES + 1, CT_PLACES);
+                CT_MAX_DEVICES + 1, CT_MAX_DEVICES);
     return at;
 }
 
-static const char *executor_device_name(ct_ctx *ctx, int place) {
-    const ct_executor *own = place ? NULL : executor_of(ctx);
-    return place ? executor_devices.name[place] : own ? own->device->name : "?";
+static const char *executor_device_name(ct_ctx *ctx, int device) {
+    const ct_executor *own = device ? NULL : executor_of(ctx);
+    return device ? executor_devices.name[device] : own ? own->device->name : "?";
 }
 
 ct_ctx_memory ct__ctx_memory(ct_ctx *ctx) {
@@ -172,8 +172,8 @@ const char *ct_numerics(void) {
 static bool executor_has_sent_to(ct_ctx *ctx, const char *given) {
     char name[CT_DEVICE_NAME];
     ct__device_name(given, name);
-    for (int i = 1; i < CT_PLACES; i++) {
-        const ct_executor *e = ctx->places[i];
+    for (int i = 1; i < CT_MAX_DEVICES; i++) {
+        const ct_executor *e = ctx->other_devices[i];
         if (!e || strcmp(e->device->name, name) != 0) continue;
         ct__fail(ctx, CT_E_DEVICE, CT_NOWHERE, "set_device",
                  "tensors of this context were sent to %s, which was not its own device", name);
@@ -722,8 +722,8 @@ static bool executor_lock_variable(ct_ctx *ctx, ct_var *var) {
     return false;
 }
 
-static bool executor_move_variable(ct_ctx *ctx, ct_var *var, int place) {
-    ct_executor *e = ct__executor_at(ctx, place);
+static bool executor_move_variable(ct_ctx *ctx, ct_var *var, int device) {
+    ct_executor *e = ct__executor_at(ctx, device);
     if (!e || !executor_lock_variable(ctx, var)) return false;
     bool ok =
         executor_check_variable(ctx, var, CT_NOWHERE) && executor_move_variable_here(ctx, e, var);
@@ -736,7 +736,7 @@ static bool executor_move_variable(ct_ctx *ctx, ct_var *var, int place) {
 }
 
 static bool executor_fill_variable(ct_ctx *ctx, ct_var *var, ct_chunk_fn next, void *user) {
-    ct_executor *e = ct__executor_at(ctx, var->type.place);
+    ct_executor *e = ct__executor_at(ctx, var->type.device);
     if (!e || !executor_lock_variable(ctx, var)) return false;
     bool ok = executor_check_variable(ctx, var, CT_NOWHERE) &&
               executor_fill_locked(ctx, e, var, next, user);
@@ -800,8 +800,8 @@ static ct_storage *executor_adopt(ct_ctx *ctx, const void *data, size_t n, void 
 }
 
 static void executor_wait(ct_ctx *ctx) {
-    for (int i = 0; i < CT_PLACES; i++) {
-        ct_executor *e = i ? ctx->places[i] : ctx->device;
+    for (int i = 0; i < CT_MAX_DEVICES; i++) {
+        ct_executor *e = i ? ctx->other_devices[i] : ctx->device;
         ct_err err = {0};
         if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
             ct__log(ctx, CT_LOG_WARNING, err.text);
@@ -812,9 +812,9 @@ static void executor_close(ct_ctx *ctx) {
     executor_wait(ctx);
     if (ctx->device) executor_free(ctx->device);
     ctx->device = NULL;
-    for (int i = 1; i < CT_PLACES; i++) {
-        if (ctx->places[i]) executor_free(ctx->places[i]);
-        ctx->places[i] = NULL;
+    for (int i = 1; i < CT_MAX_DEVICES; i++) {
+        if (ctx->other_devices[i]) executor_free(ctx->other_devices[i]);
+        ctx->other_devices[i] = NULL;
     }
 }
 
@@ -827,8 +827,8 @@ const ct_hooks ct__hooks = {.run = executor_run,
                             .lend = executor_set_borrowed,
                             .move = executor_move_variable,
                             .lost = executor_storage_lost,
-                            .place = executor_find_device,
-                            .place_name = executor_device_name,
+                            .find_device = executor_find_device,
+                            .device_name = executor_device_name,
                             .settle = executor_wait,
                             .close = executor_close};
 

@@ -285,7 +285,7 @@ void ct__emit_declare_sizes(ct_emit *e, ct_node *node) {
 
 // Returns the kernel's parameter for a location. A new parameter begins *base elements after it; for an
 // existing one *base is set. NULL: the parameter begins at the location itself.
-static int emitter_parameter(ct_emit *e, ct_place location, ct_dtype dtype, int flags,
+static int emitter_parameter(ct_emit *e, ct_location location, ct_dtype dtype, int flags,
                              int64_t *base) {
     ct_kernel_builder *d = e->draft;
     if (ct__has_parts(dtype)) dtype = ct__part(dtype);
@@ -317,12 +317,12 @@ static int emitter_parameter(ct_emit *e, ct_place location, ct_dtype dtype, int 
 }
 int ct__emit_result_buffer(ct_emit *e, ct_val v, int flags) {
     const ct_sval *val = ct__sval(e->draft->sched, v);
-    return emitter_parameter(e, (ct_place){val->buf, val->offset}, (ct_dtype)ct__type(v)->dtype,
+    return emitter_parameter(e, (ct_location){val->buf, val->offset}, (ct_dtype)ct__type(v)->dtype,
                              flags, NULL);
 }
 
 // Returns the constant term of an index, where the buffer has an element at it in every run; else 0.
-static int64_t emitter_base(const ct_emit *e, ct_place location, ct_dtype dtype, ct_ix index) {
+static int64_t emitter_base(const ct_emit *e, ct_location location, ct_dtype dtype, ct_ix index) {
     if (index < 0 || location.buf == UINT32_MAX || ct__has_parts(dtype)) return 0;
     const ct_buf *b = &e->draft->sched->program->bufs[location.buf];
     const ct_ix_node *n = ct__ix_node(e->pool, index);
@@ -336,7 +336,8 @@ static int64_t emitter_base(const ct_emit *e, ct_place location, ct_dtype dtype,
 // part of the launch instead of the kernel: layers whose weights are slices of one tensor share their
 // kernels. The kernel's first access to a buffer determines where its parameter begins; other accesses
 // count from there.
-static int emitter_access(ct_emit *e, ct_place location, ct_dtype dtype, int flags, ct_ix *index) {
+static int emitter_access(ct_emit *e, ct_location location, ct_dtype dtype, int flags,
+                          ct_ix *index) {
     int64_t base = emitter_base(e, location, dtype, *index);
     const int id = emitter_parameter(e, location, dtype, flags, &base);
     if (base) *index = ct__ix_sub(e->pool, *index, ct__ix_int(e->pool, base));
@@ -344,7 +345,7 @@ static int emitter_access(ct_emit *e, ct_place location, ct_dtype dtype, int fla
 }
 
 int ct__emit_temp(ct_emit *e, uint32_t temp, ct_dtype dtype, int flags) {
-    return emitter_parameter(e, (ct_place){.buf = temp}, dtype, flags, NULL);
+    return emitter_parameter(e, (ct_location){.buf = temp}, dtype, flags, NULL);
 }
 
 // Records an access, with its guard, for the choice of loops.
@@ -360,7 +361,7 @@ static void emitter_record_access(ct_emit *e, ct_seen access) {
 
 ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset) {
     emitter_record_access(e, (ct_seen){offset, e->guard, false, buf, bytes, dtype, 0});
-    int id = emitter_access(e, (ct_place){buf, bytes}, dtype, CT_KIR_READ, &offset);
+    int id = emitter_access(e, (ct_location){buf, bytes}, dtype, CT_KIR_READ, &offset);
     if (e->guard < 0) return ct__kir_load(e->kir, id, ct__emit_ix(e, offset));
     e->draft->guarded++;
     ct_kval guard = ct__emit_condition(e, e->guard);
@@ -369,7 +370,7 @@ ct_kval ct__emit_load_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype,
 void ct__emit_store_at(ct_emit *e, uint32_t buf, size_t bytes, ct_dtype dtype, ct_ix offset,
                        ct_kval value) {
     emitter_record_access(e, (ct_seen){offset, e->guard, true, buf, bytes, dtype, 0});
-    int id = emitter_access(e, (ct_place){buf, bytes}, dtype, CT_KIR_WRITE, &offset);
+    int id = emitter_access(e, (ct_location){buf, bytes}, dtype, CT_KIR_WRITE, &offset);
     ct__kir_store(e->kir, id, ct__emit_ix(e, offset), value);
 }
 
@@ -625,7 +626,7 @@ static ct_kval emitter_compute(ct_emit *e, ct_val v, const ct_ix *at) {
     if (node->op->kind->value) return node->op->kind->value(e, v, at);
     if (!e->kir->err.code) // else it is not there for lack of memory
         ct__err(e->err, CT_E_INTERNAL, node->here, node->op->name,
-                "its value is used before it has a place");
+                "its value is used before it has a location");
     return -1;
 }
 

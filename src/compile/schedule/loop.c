@@ -22,8 +22,8 @@ static uint32_t sched_loop_initial_buffer(const ct_sched *s, ct_node *node, size
 
 // Finds the locations of operands and wanted results (`wanted`: NULL, all are). A carried tensor has the
 // location of its initial value, if nothing else reads that.
-static bool sched_loop_find_locations(ct_sched *s, ct_node *node, const bool *wanted, ct_place **in,
-                                      ct_place **out) {
+static bool sched_loop_find_locations(ct_sched *s, ct_node *node, const bool *wanted,
+                                      ct_location **in, ct_location **out) {
     *in = ct__arena(&s->arena, (node->n_in + 1u) * sizeof **in);
     *out = ct__arena(&s->arena, (node->n_out + 1u) * sizeof **out);
     if (!*in || !*out)
@@ -32,7 +32,7 @@ static bool sched_loop_find_locations(ct_sched *s, ct_node *node, const bool *wa
         const ct_sval *val = ct__sval(s, node->in[i]);
         ct_node *operand = node->in[i].node;
         if (ct__is_leaf(operand) && !ct__sched_place_leaf(s, operand)) return false;
-        (*in)[i] = (ct_place){val->buf, val->offset};
+        (*in)[i] = (ct_location){val->buf, val->offset};
         if (val->buf == UINT32_MAX)
             return ct__err(s->err, CT_E_INTERNAL, node->here, node->op->name,
                            "operand %d has no buffer", i + 1);
@@ -44,14 +44,14 @@ static bool sched_loop_find_locations(ct_sched *s, ct_node *node, const bool *wa
             wanted && val->root < 0 ? sched_loop_initial_buffer(s, node, (size_t)i) : UINT32_MAX;
         if (initial != UINT32_MAX) val->buf = initial;
         if (val->buf == UINT32_MAX) val->buf = ct__sched_temp(s, ct__bytes_of(&node->out[i]));
-        (*out)[i] = (ct_place){val->buf, val->offset};
+        (*out)[i] = (ct_location){val->buf, val->offset};
         if (val->buf == UINT32_MAX) return false;
     }
     return true;
 }
 
 bool ct__sched_loop(ct_sched *s, ct_node *node) {
-    ct_place *in, *out;
+    ct_location *in, *out;
     bool *wanted = ct__arena(&s->arena, node->n_out + 1u);
     for (int i = 0; wanted && i < node->n_out; i++)
         wanted[i] = ct__sval(s, (ct_val){node, (uint32_t)i})->readers > 0;
@@ -62,7 +62,7 @@ bool ct__sched_loop(ct_sched *s, ct_node *node) {
 }
 
 bool ct__sched_call(ct_sched *s, ct_node *node) {
-    ct_place *in, *out;
+    ct_location *in, *out;
     if (!sched_loop_find_locations(s, node, NULL, &in, &out)) return false;
     ct_launch *launch =
         ct__program_launch(s->program, (ct_launch){.kind = CT_LAUNCH_NODE, .node = node},

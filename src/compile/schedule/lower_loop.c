@@ -14,15 +14,15 @@ typedef struct {
     ct_program *p;
     const ct_node *node;
     ct_loop loop;
-    const ct_place *in, *out; // locations of its operands and outputs
-    const bool *wanted;       // (number of its outputs)
+    const ct_location *in, *out; // locations of its operands and outputs
+    const bool *wanted;          // (number of its outputs)
     ct_lowering lower;
     ct_err *err;
 } loop_lowering;
 
 // The location of a parameter or a result of a body, and its step to the next iteration.
 typedef struct loop_location {
-    ct_place location;
+    ct_location location;
     int64_t step; // in bytes, as attributes hold them
     bool reverse;
     bool assigned; // it is a result: the next value of parameter `leaf`
@@ -144,7 +144,7 @@ static bool lower_loop_append_launches(body_lowering *l) {
         if (!lower_loop_add_steps(l, &launch)) return false;
         for (uint32_t k = 0; k < launch.n_args; k++) {
             ct_arg *arg = &launch.args[k];
-            ct_place to = l->to[arg->buf].location;
+            ct_location to = l->to[arg->buf].location;
             arg->buf = to.buf;
             arg->offset += to.offset;
         }
@@ -172,7 +172,7 @@ static bool lower_loop_add_marker(const loop_lowering *o, ct_launch launch) {
 // --------------------------------------------------------------------------------------- the forms
 
 // Returns the location of one element in each iteration, forwards or backwards.
-static loop_location lower_loop_element(const loop_lowering *o, ct_place location,
+static loop_location lower_loop_element(const loop_lowering *o, ct_location location,
                                         const ct_type *type) {
     return (loop_location){
         .location = location, .step = ct__bytes_of(type), .reverse = o->loop.reverse};
@@ -273,8 +273,8 @@ static bool lower_loop_switch(const loop_lowering *o) {
     return ok && lower_loop_add_marker(o, (ct_launch){.kind = CT_LAUNCH_END});
 }
 
-bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
-                    const bool *wanted, ct_lowering lower, ct_err *err) {
+bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_location *in,
+                    const ct_location *out, const bool *wanted, ct_lowering lower, ct_err *err) {
     static bool (*const forms[])(const loop_lowering *) = {lower_loop_scan, lower_loop_while,
                                                            lower_loop_switch};
     const loop_lowering o = {p, node, ct__loop_of(node), in, out, wanted, lower, err};

@@ -1,7 +1,7 @@
 // The lowering for devices that evaluate ops: one launch a node.
 #include "compile/schedule/program.h"
 
-static bool lower_ops_nodes(const ct_graph *g, ct_program *p, ct_place **locations,
+static bool lower_ops_nodes(const ct_graph *g, ct_program *p, ct_location **locations,
                             uint32_t *leaf_buf) {
     uint32_t scalars = UINT32_MAX;
     for (size_t i = 0; i < g->n; i++) {
@@ -17,7 +17,7 @@ static bool lower_ops_nodes(const ct_graph *g, ct_program *p, ct_place **locatio
                                                node->n_in + node->n_out, 0u);
         if (!launch) return false;
         for (int k = 0; k < node->n_in; k++) {
-            ct_place operand = locations[node->in[k].node->index][node->in[k].out];
+            ct_location operand = locations[node->in[k].node->index][node->in[k].out];
             launch->args[k] = (ct_arg){.buf = operand.buf, .offset = operand.offset};
         }
         for (int k = 0; k < node->n_out; k++) {
@@ -25,7 +25,7 @@ static bool lower_ops_nodes(const ct_graph *g, ct_program *p, ct_place **locatio
                 p,
                 (ct_buf){.kind = CT_BUF_TEMP, .size = ct__bytes_of(&node->out[k]), .node = node});
             if (buf == UINT32_MAX) return false;
-            locations[i][k] = (ct_place){buf, 0};
+            locations[i][k] = (ct_location){buf, 0};
             launch->args[node->n_in + k] = (ct_arg){.buf = buf, .write = true};
         }
     }
@@ -34,19 +34,19 @@ static bool lower_ops_nodes(const ct_graph *g, ct_program *p, ct_place **locatio
 
 // Assignments come last, after all reads of the old values; assigned leaves are copied before.
 bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
-    ct_place **locations = ct__arena(p->arena, (g->n + 1) * sizeof *locations);
+    ct_location **locations = ct__arena(p->arena, (g->n + 1) * sizeof *locations);
     uint32_t *leaf_buf = ct__arena(p->arena, (g->n_leaves + 1) * sizeof *leaf_buf);
     if (!locations || !leaf_buf)
         return ct__err_memory(err, CT_NOWHERE, "plan", g->n * sizeof *locations);
     for (size_t i = 0; i < g->n_leaves; i++) leaf_buf[i] = UINT32_MAX;
     bool ok = lower_ops_nodes(g, p, locations, leaf_buf);
-    ct_place *copies = ct__arena(p->arena, (g->n_roots + 1) * sizeof *copies);
+    ct_location *copies = ct__arena(p->arena, (g->n_roots + 1) * sizeof *copies);
     ok = ok && copies;
     for (size_t i = 0; i < g->n_roots && ok; i++) {
         ct_val v = g->roots[i].val;
         if (g->roots[i].kind != CT_ROOT_ASSIGN || v.node->op != &ct__op_data) continue;
         int64_t bytes = ct__bytes_of(ct__type(v));
-        copies[i] = (ct_place){
+        copies[i] = (ct_location){
             ct__program_buf(p, (ct_buf){.kind = CT_BUF_TEMP, .size = bytes, .node = v.node}), 0};
         ok = copies[i].buf != UINT32_MAX &&
              ct__program_copy(p, ct__arg_at(locations[v.node->index][v.out]), ct__arg_at(copies[i]),
@@ -57,7 +57,7 @@ bool ct__lower_ops(const ct_graph *g, ct_program *p, ct_err *err) {
             if ((g->roots[i].kind == CT_ROOT_ASSIGN) != assigns) continue;
             ct_val v = g->roots[i].val;
             int64_t bytes = ct__bytes_of(ct__type(v));
-            ct_place from = locations[v.node->index][v.out];
+            ct_location from = locations[v.node->index][v.out];
             if (assigns && v.node->op == &ct__op_data)
                 from = copies[i]; // another assignment may overwrite it
             uint32_t buf = ct__program_buf(

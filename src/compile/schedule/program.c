@@ -67,10 +67,10 @@ bool ct__program_kernel(ct_program *p, struct ct_kir **ir, uint32_t *number) {
 }
 
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
-                      ct_place *to) {
+                      ct_location *to) {
     uint32_t *shared = NULL; // the variable of its buffer's number, if it is shared
     ct_buf buf = {.kind = CT_BUF_LEAF, .size = ct__bytes_of(node->out), .node = node};
-    *to = (ct_place){.buf = UINT32_MAX};
+    *to = (ct_location){.buf = UINT32_MAX};
     if (node->op == &ct__op_scalar) {
         shared = scalars;
         buf = (ct_buf){.kind = CT_BUF_SCALARS};

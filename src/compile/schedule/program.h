@@ -107,12 +107,12 @@ typedef struct ct_program {
     ct_stacking stacking; // set by the memory plan where sizes are dynamic; else empty
 } ct_program;
 
-typedef struct ct_place {
+typedef struct ct_location {
     uint32_t buf;
     size_t offset;
-} ct_place;
-static inline ct_arg ct__arg_at(ct_place place) {
-    return (ct_arg){.buf = place.buf, .offset = place.offset};
+} ct_location;
+static inline ct_arg ct__arg_at(ct_location location) {
+    return (ct_arg){.buf = location.buf, .offset = location.offset};
 }
 // Functions that append to a program. They return NULL, false or UINT32_MAX if there is no memory. The
 // caller sets `size` of a buffer and the values of a launch's numbers.
@@ -142,7 +142,7 @@ void ct__program_free(ct_program *p); // frees what is not in its arena
 // Finds the location of a leaf, whose buffer is made at the first call. leaf_buf (n_leaves) and scalars:
 // the buffers made so far, UINT32_MAX where there is none.
 bool ct__program_leaf(ct_program *p, const ct_node *node, uint32_t *leaf_buf, uint32_t *scalars,
-                      ct_place *to);
+                      ct_location *to);
 
 // The two lowerings. They return false, with the error recorded, if they fail.
 bool ct__lower_ops(const ct_graph *graph, ct_program *program, ct_err *err);
@@ -155,7 +155,7 @@ typedef bool (*ct_lowering)(const ct_graph *graph, ct_program *program, ct_err *
 // Replaces the launches from a LOOP on by one kernel where they are small (merge_loop.c). They are the
 // program's last launches, and their kernels are those from number `n_kernels` on.
 bool ct__merge_loop(ct_program *p, size_t from, size_t n_kernels, ct_err *err);
-bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_place *in, const ct_place *out,
-                    const bool *wanted, ct_lowering lower, ct_err *err);
+bool ct__lower_loop(ct_program *p, const ct_node *node, const ct_location *in,
+                    const ct_location *out, const bool *wanted, ct_lowering lower, ct_err *err);
 
 #endif

@@ -18,7 +18,7 @@ uint32_t ct__sched_temp(ct_sched *s, int64_t size) {
 
 bool ct__sched_place_leaf(ct_sched *s, ct_node *node) {
     ct_sval *val = &s->vals[node->index][0];
-    ct_place location;
+    ct_location location;
     if (val->buf != UINT32_MAX) return true;
     if (!ct__program_leaf(s->program, node, s->leaf_buf, &s->scalars_buf, &location))
         return sched_no_memory(s, sizeof(ct_buf));

@@ -73,7 +73,7 @@ static PyObject *py_device_get_default(PyObject *module, PyObject *unused) {
 PyMethodDef device_methods[] = {
     {"_to", py_device_to, METH_O, NULL},
     {"_stays", py_device_to_host, METH_NOARGS, NULL},
-    {"_place", py_device_get, METH_NOARGS, NULL},
+    {"_device_name", py_device_get, METH_NOARGS, NULL},
     {"_move", py_device_move_, METH_O, NULL},
     {0},
 };

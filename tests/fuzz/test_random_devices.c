@@ -98,7 +98,7 @@ static ct_ctx *context(const char *device) {
     return ctx;
 }
 
-static void places_change_no_bit(void **state) {
+static void devices_change_no_bit(void **state) {
     const char *const *devices = *state;
     const char *count = getenv("COTAN_FUZZ_COUNT"), *only = getenv("COTAN_FUZZ_ONLY");
     const int n = count ? atoi(count) : getenv("COTAN_TEST_ALL") ? MANY : FEW;
@@ -134,7 +134,7 @@ static void places_change_no_bit(void **state) {
     ct_ctx_free(maker);
     if (failed)
         fail_msg("%d graphs; repeat one: COTAN_VERIFY=1 COTAN_FUZZ_SEED=%llu COTAN_FUZZ_ONLY=n "
-                 "build/tests/fuzz/test_random_places",
+                 "build/tests/fuzz/test_random_devices",
                  failed, (unsigned long long)seed);
     print_message("%d graphs, %d with gradients, %d equal in every bit\n", n, gradients, exact);
     assert_true(only || n < 100 || (gradients > n / 5 && exact > n - n / 20));
@@ -149,8 +149,8 @@ int main(void) {
     setenv("COTAN_CC", "none",
            1); // kernels are interpreted: the same bits, and nothing to wait for
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(places_change_no_bit, (void *)(uintptr_t)of_cpu),
-        cmocka_unit_test_prestate(places_change_no_bit, (void *)(uintptr_t)of_ref),
+        cmocka_unit_test_prestate(devices_change_no_bit, (void *)(uintptr_t)of_cpu),
+        cmocka_unit_test_prestate(devices_change_no_bit, (void *)(uintptr_t)of_ref),
     };
-    return cmocka_run_group_tests_name("places", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("devices", tests, NULL, NULL);
 }

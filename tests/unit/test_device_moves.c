@@ -160,7 +160,7 @@ static void half_a_network_learns_the_same_elsewhere(void **state) {
     }
 }
 
-// ------------------------------------------------------------------------------------------ places
+// ----------------------------------------------------------------------------------------- devices
 
 static void results_lie_where_operands_lie(void **state) {
     (void)state;
@@ -359,7 +359,7 @@ __attribute__((format(printf, 1, 2))) static const char *said(const char *format
     va_end(args);
     return text;
 }
-#define FILE_ "tests/unit/test_places.c"
+#define FILE_ "tests/unit/test_device_moves.c"
 
 static void tensors_of_two_devices_do_not_mix(void **state) {
     (void)state;
