@@ -147,7 +147,9 @@ static bool run_generate(model *m, const char *given, size_t n) {
     if (!ct_tokenizer_encode(m->is->tokenizer, given, n, &e, .add_special = !m->is_chat))
         id = 0; // an error, which the caller reports
     else if (!e.n)
-        fputs("cotan: run: the prompt is empty, and the model has no BOS token\n", stderr);
+        fputs("cotan: run: the prompt is empty, and the model has no BOS token\n"
+              "  hint: --prompt TEXT, or text on standard input\n",
+              stderr);
     else if (m->is_interactive && (int64_t)e.n >= m->context) {
         fprintf(stderr,
                 "cotan: run: the conversation would have %zu tokens, and the context has a "

@@ -362,7 +362,7 @@ static bool http_server_admit(exchange *x, mhd_connection *connection, const cha
     }
     for (size_t i = 0; i < s->n_models && !x->route->works_while_loading; i++)
         if (atomic_load(&s->models[i].state) == MODEL_LOADING) {
-            x->retry_after = 5;
+            x->retry_after = 1;
             return fail_request(x, 503, NULL, "%s is being loaded", s->models[i].name);
         }
     return true;
@@ -573,7 +573,9 @@ static int http_server_open_socket(const serve_settings *is, int *family, int *p
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && listen(fd, 128) == 0 &&
                     getsockname(fd, (struct sockaddr *)&at, &n) == 0;
-    *why = strerror(errno);
+    *why = errno == EADDRINUSE
+               ? "Address already in use\n  hint: --port selects another, 0 a free one"
+               : strerror(errno);
     if (!ok && fd >= 0) close(fd);
     *port = ntohs(*family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
                                       : ((struct sockaddr_in *)&at)->sin_port);

@@ -4,7 +4,7 @@
 
 #include "serve.h"
 
-static const int codes[] = {200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 501, 503};
+static const int codes[] = {200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 499, 500, 501, 503};
 enum { CODES = sizeof codes / sizeof *codes, MAX_ROUTES = 64, BUCKETS = 12 };
 static const double bounds[BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60};
 

@@ -213,8 +213,11 @@ typedef void (*ct_log_fn)(ct_log_kind kind, const char *text, void *user);
 
 // Every thread has a current context, which its first call creates. Contexts are independent of
 // each other.
-CT_API ct_ctx *ct_ctx_new(void); // NULL: out of memory
-// Returns the current context of the thread; NULL: out of memory.
+// In a child that was forked after the first use of the library there is none: both functions return NULL, and
+// ct_failed and ct_error_code report CT_E_FORK. They return NULL, too, if memory is out, and in the function of a
+// custom op.
+CT_API ct_ctx *ct_ctx_new(void);
+// Returns the current context of the thread.
 CT_API ct_ctx *ct_ctx_current(void);
 // Makes ctx the current context of this thread. Returns the previous one, which may be NULL.
 CT_API ct_ctx *ct_ctx_use(ct_ctx *ctx);
@@ -282,7 +285,7 @@ typedef struct ct_allocator {
     void *user;
 } ct_allocator;
 // Sets the memory functions, before the first use of the library or after ct_shutdown. NULL: those
-// of the C library.
+// of the C library. False: the library has allocated memory already, or one of the three functions is missing.
 CT_API CT_MUST_USE bool ct_set_allocator(const ct_allocator *allocator);
 // Frees all that the library holds, joins its threads and unloads its kernels. Returns false and
 // does nothing while there are contexts that ct_ctx_new made, parameter sets, or other threads that
@@ -292,12 +295,12 @@ CT_API const char *ct_version(void); // version of the library that is linked at
 
 // True if the current context has an error. The call marks the error as noticed: an error that was
 // never noticed is logged when the context or the process ends. After an error nothing runs until
-// ct_error_clear: what is recorded is not computed, and for a tensor without a value ct_item
-// returns NaN and ct_data NULL.
+// ct_error_clear, and for a tensor without a value ct_item returns NaN and ct_data NULL.
 CT_API bool ct_failed(void);
 // Returns the first error since the last ct_error_clear; "" if there is none.
 CT_API const char *ct_error_text(void);
 CT_API ct_code ct_error_code(void);
+// Clears the error. Work that was pending at the error is dropped: its assignments are not made.
 CT_API void ct_error_clear(void);
 
 // Counters of the process, for tests and logs.
@@ -543,8 +546,9 @@ CT_API void ct_params_move_at(ct_params *params, const char *device, ct_loc here
 
 // --------------------------------------------------------------------------------------- gradients
 
-// Gradients of a scalar with respect to n tensors or variables that it depends on, recorded like
-// any op. A variable means the version that the loss reads; if it reads two, that is an error.
+// Gradients of a scalar, of one element and a float, with respect to n tensors or variables that it depends on,
+// recorded like any op. Another loss (CT_E_SHAPE, CT_E_DTYPE), a tensor of wrt that is no float (CT_E_DTYPE) and n = 0
+// (CT_E_ARGUMENT) are errors at the call. A variable means the version that the loss reads; if it reads two, that is an error.
 // grads[i] has the shape and dtype of wrt[i]. Each of the n is held constant for the others: with
 // respect to x and z, where z is computed from x, the gradient of x counts only the paths that do
 // not pass through z (0 if there are none); with respect to x alone it counts all. A tensor that
@@ -552,9 +556,9 @@ CT_API void ct_params_move_at(ct_params *params, const char *device, ct_loc here
 // scope ends, whether or not it was read. If the history needs a version of a variable that is
 // gone, the error is CT_E_OVERWRITTEN. What has left its scope (ct_keep), or was computed by
 // another context, is a constant; the first gradient that reaches one that was computed from a
-// variable, without ct_stop_gradient, logs a hint. A version of a variable has the history of the
-// value that was assigned to it until the scope of the assignment ends; if that value was another
-// variable, it is a copy, which does not depend on that variable.
+// variable, without ct_stop_gradient, logs a hint. Until the scope of an assignment ends, the
+// version that it made has the history of the value that was assigned. If that value was another variable, the version
+// is a copy, which does not depend on that variable.
 CT_API void ct_grad_at(ct_tensor loss, const ct_tensor *wrt, size_t n, ct_tensor *grads,
                        ct_loc here);
 #define ct_grad(loss, wrt, n, grads) ct_grad_at((loss), (wrt), (n), (grads), CT_HERE)

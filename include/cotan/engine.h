@@ -85,7 +85,8 @@ CT_API ct_engine *ct_engine_new_with(const ct_lm *lm, ct_engine_options options)
 #define ct_engine_new(...) CT__ENGINE_NEW(__VA_ARGS__, .here = CT_HERE)
 #define CT__ENGINE_NEW(lm, ...) ct_engine_new_with((lm), (ct_engine_options){__VA_ARGS__})
 CT_API void ct_engine_free(ct_engine *engine); // cancels its requests; NULL is ignored
-// Runs each kind of step once, so that later steps compile nothing.
+// Runs each kind of step once, so that later steps compile nothing. False, without a change: requests are running
+// (CT_E_ARGUMENT), or see ct_error_text.
 CT_API CT_MUST_USE bool ct_engine_warm_up_at(ct_engine *engine, ct_loc here);
 #define ct_engine_warm_up(engine) ct_engine_warm_up_at((engine), CT_HERE)
 
@@ -148,7 +149,8 @@ typedef struct ct_engine_request {
     ct_loc here;
 } ct_engine_request;
 // Adds a request; everything it points to is copied. Returns its id, from 1; 0 if it is refused,
-// see ct_error_text: CT_E_LIMIT if too many requests are queued, CT_E_ARGUMENT if it does not fit.
+// see ct_error_text: CT_E_LIMIT if too many requests are queued, CT_E_ARGUMENT if it does not fit: a
+// prompt has fewer tokens than the context.
 //     int64_t id = ct_engine_add(engine, .prompt = ids, .n_prompt = n, .on_token = print, .user = out);
 //     if (!id) fprintf(stderr, "%s\n", ct_error_text());
 CT_API int64_t ct_engine_add_with(ct_engine *engine, ct_engine_request request);

@@ -37,10 +37,11 @@ typedef struct ct_memory_snapshot {
 CT_API ct_memory_snapshot *ct_memory_snapshot_take(void);
 // Returns the rows that hold more in `after` than in `before`, with the differences of bytes and
 // tensors. What grows from step to step is a leak, or state that the first step creates: compare
-// two steps after the first. NULL: as above.
+// two steps after the first. It does not need `before` and `after` any longer. NULL: as
+// above.
 CT_API ct_memory_snapshot *ct_memory_snapshot_diff(const ct_memory_snapshot *before,
                                                    const ct_memory_snapshot *after);
-// Returns a table for people, with at most 20 rows; valid until the snapshot is freed. "": out of
+// Returns a table for people: at most 20 rows, and a line with the sum of the others; valid until the snapshot is freed. "": out of
 // memory, or no snapshot (NULL).
 CT_API const char *ct_memory_table(ct_memory_snapshot *snapshot);
 CT_API void ct_memory_snapshot_free(ct_memory_snapshot *snapshot); // NULL is ignored

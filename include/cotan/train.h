@@ -38,9 +38,9 @@ typedef enum {
 // The state after a step or an evaluation.
 typedef struct ct_fit_state {
     int64_t step, steps; // step: the current step, or the last one; from 0
-    // Number of steps that the weights have been trained now. It includes a step whose loss was not
-    // finite, which ends the loop after its update, unless the optimizer uses loss scaling and
-    // skipped the step.
+    // Number of steps that the weights have been trained now. A step whose loss was not
+    // finite counts, too: its update is made, then the loop ends with an error and saves nothing. With loss
+    // scaling the update of such a step is left out instead, and the loop continues.
     int64_t done;
     // Of the last step, before its update; with accumulation, the mean of its micro-batches; NaN:
     // no step since the loop began.
@@ -115,7 +115,7 @@ typedef struct ct_fit_options {
 // the line of an evaluation val_loss is of the parameters before the update of the step; in the
 // line of the very last step it is of those after it: the ones that are saved. The line at which
 // patience or a callback ended the loop has "ended", "patience" or "callback", until a later loop
-// continues after it. Returns true if all steps are done, or if patience or a callback ended it.
+// continues after it. Returns true if all steps are done, or if patience or CT_FIT_STOP of a callback ended it.
 // False: see ct_error_text. The code is CT_E_INTERRUPTED if `should_stop` requested it; then all is
 // saved except the micro-batches of an incomplete step. After ct_cancel, which does not wait for
 // the end of the step, the code is the same and nothing is saved. If the evaluation after all steps

@@ -103,7 +103,7 @@ def moveaxis(x, source, destination, /):
     """Moves axes to other positions; the others stay in their order."""
     source, destination = normalize_axes(source, x.ndim, "moveaxis"), normalize_axes(destination, x.ndim, "moveaxis")
     if len(source) != len(destination):
-        raise ValueError(f"moveaxis: {len(source)} axes do not go to {len(destination)} places")
+        raise ValueError(f"moveaxis: {len(source)} axes do not go to {len(destination)} positions")
     order = [axis for axis in range(x.ndim) if axis not in source]
     for to, axis in sorted(zip(destination, source)):
         order.insert(to, axis)
@@ -282,7 +282,7 @@ def narrow(x, dim, start, length):
     dim = normalize_axis(dim, x.ndim, "narrow")
     start = start + x.shape[dim] if start < 0 else start
     if start + length > x.shape[dim] or start < 0 or length < 0:
-        raise RuntimeError(f"narrow: places {start} to {start + length} of axis {dim} are asked for, it has {x.shape[dim]}")
+        raise RuntimeError(f"narrow: elements {start} to {start + length} of axis {dim} are asked for, it has {x.shape[dim]}")
     return x[(slice(None),) * dim + (slice(start, start + length),)]
 
 
@@ -292,10 +292,10 @@ def split_sizes(x, sizes, dim):
     n = x.shape[normalize_axis(dim, x.ndim, "split")]
     if hasattr(sizes, "__index__"):
         if sizes <= 0:
-            raise RuntimeError(f"split: pieces of {sizes} places are asked for")
+            raise RuntimeError(f"split: pieces of {sizes} elements are asked for")
         sizes = [min(sizes, n - i) for i in range(0, n, sizes)] or [0]
     if sum(sizes) != n:
-        raise RuntimeError(f"split: pieces of {list(sizes)} places make {sum(sizes)}, the axis has {n}")
+        raise RuntimeError(f"split: pieces of {list(sizes)} elements make {sum(sizes)}, the axis has {n}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return tuple(narrow(x, dim, start, size) for start, size in zip(starts, sizes))
 
@@ -321,8 +321,8 @@ def split(x, split_size_or_sections, dim=0, *, axis=None):
         return split_sizes(x, split_size_or_sections, dim)
     n = x.shape[normalize_axis(axis, x.ndim, "split")]
     if hasattr(split_size_or_sections, "__index__") and n % split_size_or_sections:
-        raise ValueError(f"split: {n} places do not make {split_size_or_sections} pieces of one size\n  hint: array_split, or "
-                         "dim= for pieces of so many places")
+        raise ValueError(f"split: {n} elements do not make {split_size_or_sections} pieces of one size\n  hint: array_split, or "
+                         "dim= for pieces of so many elements")
     return array_split(x, split_size_or_sections, axis)
 
 
@@ -402,7 +402,7 @@ def repeat(x, repeats, /, *, axis=None, total=None):
     if repeats.numel() == 1:
         return ops.repeat(x, int(repeats.item()), axis)
     if repeats.numel() != x.shape[axis]:
-        raise ValueError(f"repeat: there are {repeats.numel()} numbers for {x.shape[axis]} places")
+        raise ValueError(f"repeat: there are {repeats.numel()} numbers for {x.shape[axis]} elements")
     ends = ops.cumsum(ops.cast(repeats, _core.int64), axis=0)
     if total is None:
         total = int(ends[-1].item()) if repeats.numel() else 0

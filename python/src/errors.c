@@ -40,17 +40,16 @@ static PyObject *base_error;
 
 bool errors_init(PyObject *module) {
     base_error = PyErr_NewExceptionWithDoc(
-        "cotan.Error", "An error of the library: .text is its sentence, .code its number.", NULL,
-        NULL);
+        "cotan.Error", "An error of the library: .text is its sentence, .code its number.",
+        PyExc_RuntimeError, NULL); // which PyTorch raises for nearly all of them
     if (!base_error || PyModule_AddObjectRef(module, "Error", base_error) < 0) return false;
     for (int i = 1; i < N_ERROR_CLASSES; i++) {
         char name[64], doc[512];
         snprintf(name, sizeof name, "cotan.%s", error_classes[i].name);
         snprintf(doc, sizeof doc, "%s.", ct_code_title((ct_code)i));
-        // NumPy's LinAlgError is a ValueError, PyTorch's a RuntimeError.
-        PyObject *bases = i == CT_E_LINALG ? PyTuple_Pack(3, base_error, *error_classes[i].base,
-                                                          PyExc_RuntimeError)
-                                           : PyTuple_Pack(2, base_error, *error_classes[i].base);
+        PyObject *bases = *error_classes[i].base == PyExc_RuntimeError
+                              ? PyTuple_Pack(1, base_error)
+                              : PyTuple_Pack(2, base_error, *error_classes[i].base);
         error_classes[i].type = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
         Py_XDECREF(bases);
         if (!error_classes[i].type ||

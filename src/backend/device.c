@@ -77,14 +77,16 @@ ct_device *ct__device_open(const char *name, ct_err *err) {
         if (device_parse_name(b, name + (async ? 6 : dry ? 4 : 0), &ordinal))
             return device_open_wrapped(b, name, ordinal, wrapper, err);
     }
-    if (why.code)
+    if (why.code) {
         *err = why;
-    else
-        ct__err(
-            err, CT_E_DEVICE, CT_NOWHERE, "device",
+        return NULL;
+    }
+    ct__err(err, CT_E_DEVICE, CT_NOWHERE, "device",
             "there is no device \"%.40s\": known are cpu, ref, opencl (or opencl:1), and async: "
             "or dry: before them",
             name);
+    if (strncmp(name, "cuda", 4) == 0 || strcmp(name, "mps") == 0)
+        ct__err_hint(err, "programs for GPUs run on \"cpu\", or by OpenCL on \"opencl\"");
     return NULL;
 }
 

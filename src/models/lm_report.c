@@ -82,7 +82,7 @@ void ct__lm_report_memory(const ct_lm_run *r, const ct_lm_cost *planned, uint64_
     ct_text text = {0};
     uint64_t peak = ct_get_stats().peak_memory;
     if (peak <= peak_before) return;
-    ct__textf(&text, "memory: tensors %s of %s planned, the process %s of %s",
+    ct__textf(&text, "memory: tensors %s (%s planned), the process %s (%s planned)",
               ct__bytes_text(peak).s, ct__bytes_text(planned->devices).s,
               ct__bytes_text(ct__resident_peak_bytes()).s, ct__bytes_text(planned->total).s);
     lm_report_text(r, CT_LM_MEMORY, &text);

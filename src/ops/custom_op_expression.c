@@ -89,8 +89,8 @@ static size_t expression_name_length(const char *at) {
 
 // True for an elementwise op of numbers without attributes.
 static bool expression_is_function(const ct_opdef *op) {
-    const bool pointwise =
-        op->infer == ct__infer_elementwise || op->infer == ct__infer_elementwise_bool;
+    const bool pointwise = op->infer == ct__infer_elementwise ||
+                           op->infer == ct__infer_elementwise_bool || op == &ct__op_abs;
     return pointwise && !op->condition && !op->n_fields && op->n_out == 1 && op->n_in >= 1 &&
            op->n_in <= 3;
 }

@@ -89,8 +89,8 @@ def test_what_it_says_adds_up(plan):
 def check_memory(done):
     """What a run says at its end of the memory that it used, beside what it announced."""
     assert done.returncode == 0, done.stderr
-    found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned, the process ([\d.]+) MB of "
-                      r"([\d.]+) MB$", done.stderr, re.M)
+    found = re.search(r"^memory: tensors ([\d.]+ \w+) \(([\d.]+ \w+) planned\), the process ([\d.]+) MB "
+                      r"\(([\d.]+) MB planned\)$", done.stderr, re.M)
     assert found, done.stderr
     planned, measured = size(found[2]), size(found[1])  # in three digits
     assert planned >= measured >= 0.9 * planned, found[0]
@@ -104,7 +104,7 @@ def test_an_arena_that_grows_is_held_once(corpus, tmp_path):
     done = cotan("train", "--data", corpus, "--layers", 2, "--heads", 2, "--width", 64, "--context", 128, "--batch", 24, "--accumulate", 2,
                  "--steps", 1, "--eval-batches", 1, "--out", tmp_path / "out")
     check_memory(done)
-    process, announced = map(float, re.search(r", the process ([\d.]+) MB of ([\d.]+) MB", done.stderr).groups())
+    process, announced = map(float, re.search(r", the process ([\d.]+) MB \(([\d.]+) MB", done.stderr).groups())
     assert SANITIZED or process >= 0.9 * announced, (process, announced)
 
 
@@ -209,7 +209,7 @@ def test_batches_of_a_step(corpus, device, tmp_path):
     temporaries = {p["name"]: p["peak_temporary_bytes"] for p in told["plans"]}
     assert temporaries["micro-batch"] < 0.5 * max(p["peak_temporary_bytes"] for p in whole["plans"])
     done = cotan("train", "--data", corpus, *parts, "--steps", 6, "--eval-every", 2, "--out", tmp_path / "out")
-    found = re.search(r"^memory: tensors ([\d.]+ \w+) of ([\d.]+ \w+) planned", done.stderr, re.M)
+    found = re.search(r"^memory: tensors ([\d.]+ \w+) \(([\d.]+ \w+) planned\)", done.stderr, re.M)
     assert done.returncode == 0 and found, done.stderr
     assert size(found[2]) >= size(found[1]) >= 0.9 * size(found[2])
     assert "\nsums " in cotan("plan", "--data", corpus, *parts).stdout

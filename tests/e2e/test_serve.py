@@ -724,7 +724,7 @@ def test_requests_and_stopping_while_it_loads(model, tmp_path):
     wait_for(listens)
     assert listens()[:2] == (503, {"status": "loading"})
     status, said, headers = s.ask(CHAT, ASK)
-    assert status == 503 and headers["Retry-After"] == "5" and said["error"]["message"] == "small is being loaded"
+    assert status == 503 and headers["Retry-After"] == "1" and said["error"]["message"] == "small is being loaded"
     began = time.monotonic()
     assert s.stop(signal.SIGINT) == 130 and time.monotonic() - began < 5
     (tmp_path / "loads").unlink()
@@ -739,7 +739,8 @@ def test_what_cannot_be_served(model, server, tmp_path):
     assert run() == (2, "cotan: serve: it needs a MODEL: cotan serve MODEL... [options]")
     code, said = run(tmp_path / "nothing", "--port", 0)
     assert code == 1 and "nothing" in said and said.startswith("cotan: serve: ")
-    assert run(model, "--port", server.port) == (1, f"cotan: serve: port {server.port} of 127.0.0.1: Address already in use")
+    assert run(model, "--port", server.port) == (1, f"cotan: serve: port {server.port} of 127.0.0.1: Address already in use\n"
+                                                    "  hint: --port selects another, 0 a free one")
     assert run(model, model) == (2, "cotan: serve: two models are called small: --served-name gives them others")
     assert run(model, "--served-name", "a,b") == (2, "cotan: serve: --served-name a,b has more names than there are models")
     assert run(model, model, "--served-name", "a") == (2, "cotan: serve: --served-name a has fewer names than there are models")

@@ -6,6 +6,7 @@ import cotan
 from cotan import nn
 
 KNOWN = "known are cpu, ref, opencl (or opencl:1), and async: or dry: before them"
+GPU_HINT = '\n  hint: programs for GPUs run on "cpu", or by OpenCL on "opencl"'
 OTHERS = ["cpu:1", "async:cpu", "ref", "opencl"]
 
 
@@ -97,7 +98,7 @@ def test_a_device_that_is_not_there(wrong):
     with pytest.raises(cotan.DeviceError) as told:
         wrong()
     line = wrong.__code__.co_firstlineno
-    assert str(told.value) == f'{__file__}:{line}: to: device: there is no device "cuda": {KNOWN}'
+    assert str(told.value) == f'{__file__}:{line}: to: device: there is no device "cuda": {KNOWN}{GPU_HINT}'
 
 
 def test_tensors_of_two_devices_do_not_mix():

@@ -100,12 +100,14 @@ WRONG = [
     ("cotan.scan(lambda c, x: (c[:1], x), ones(2), ones(3))", cotan.ShapeError,
      "user.py:1: scan: carried tensor 1 is (2,) float32, the body makes it (1,) float32\n"
      "  hint: it keeps its shape; what each iteration adds is returned as ys"),
-    ("ones(4).split(0)", RuntimeError, "split: pieces of 0 places are asked for"),
+    ("ones(4).split(0)", RuntimeError, "split: pieces of 0 elements are asked for"),
     ("ones(4).chunk(0)", RuntimeError, "chunk: 0 pieces are asked for, there must be 1 or more"),
     ("cotan.max(ones(0))", ValueError, "max: axis 0 of (0,) has no elements, so none is the largest"),
     ("cotan.zeros((2, -3))", cotan.ShapeError, "user.py:1: full: axis 1 has size -3"),
-    ('cotan.asarray([1, 2], device="cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'),
-    ('ones(3).to("cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'),
+    ('cotan.asarray([1, 2], device="cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'
+     '\n  hint: programs for GPUs run on "cpu", or by OpenCL on "opencl"'),
+    ('ones(3).to("cuda")', cotan.DeviceError, 'user.py:1: to: device: there is no device "cuda": known are cpu, ref, opencl (or opencl:1), and async: or dry: before them'
+     '\n  hint: programs for GPUs run on "cpu", or by OpenCL on "opencl"'),
     ("ones(3).backward()", RuntimeError, "backward: the loss must be one number, it is cotan.Size([3])\n"
      "  hint: mean() or sum() makes it one; or give backward(gradient) of its shape"),
     ("cotan.topk(ones(3), 5)", RuntimeError, "topk: 5 elements are asked for, axis 0 has 3"),

@@ -243,7 +243,7 @@ def test_smaller_functions():
 
 
 @pytest.mark.parametrize("call, kind, text", [
-    (lambda: cotan.ones(3).unfold(0, 4, 1), RuntimeError, "unfold: windows of 4 places every 1 are asked for, axis 0 has 3"),
+    (lambda: cotan.ones(3).unfold(0, 4, 1), RuntimeError, "unfold: windows of 4 elements every 1 are asked for, axis 0 has 3"),
     (lambda: cotan.set_default_dtype(cotan.int64), TypeError,
      "set_default_dtype: int64 is asked for, the default is float16, bfloat16, float32 or float64"),
     (lambda: cotan.distributions.Categorical(), ValueError, "Categorical: either probs or logits is needed, not none of them"),

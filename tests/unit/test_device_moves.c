@@ -384,8 +384,10 @@ static void a_device_that_is_not_there_is_named(void **state) {
     ct_tensor x = line_of(2);
 #define KNOWN "known are cpu, ref, opencl (or opencl:1), and async: or dry: before them"
     assert_false(ct_ok(ct_to(x, "cuda")));
-    assert_error(CT_E_DEVICE,
-                 said(FILE_ ":%d: to: device: there is no device \"cuda\": " KNOWN, __LINE__ - 2));
+    assert_error(CT_E_DEVICE, said(FILE_ ":%d: to: device: there is no device \"cuda\": " KNOWN
+                                         "\n  hint: programs for GPUs "
+                                         "run on \"cpu\", or by OpenCL on \"opencl\"",
+                                   __LINE__ - 4));
     assert_false(ct_ok(ct_to(x, NULL)));
     assert_error(CT_E_ARGUMENT,
                  said(FILE_ ":%d: to: the device's name must not be NULL", __LINE__ - 2));

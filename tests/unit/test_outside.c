@@ -183,6 +183,8 @@ static void texts_mean_what_they_mean_in_c(void **state) {
         const double s = 1 / (1 + exp(-v[i]));
         assert_double_near(at(t, i), s * s * (1 - s), 1e-6);
     }
+    t = of_text("size", "x", "abs(x) * 2", in, 1);
+    for (int i = 0; i < 5; i++) assert_double_near(at(t, i), 2 * fabs(v[i]), 0);
     t = of_text("truth", "x", "x ? 5 : 7", in, 1);
     assert_true(at(t, 1) == 5 && at(t, 2) == 7);
     t = of_text("positive", "x", "x > 0", in, 1);

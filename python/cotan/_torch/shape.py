@@ -72,7 +72,7 @@ def unfold(x, dimension, size, step):
     if x.ndim:
         axis = normalize_axis(dimension, x.ndim, "unfold")
         if size > x.shape[axis] or step <= 0:
-            raise RuntimeError(f"unfold: windows of {size} places every {step} are asked for, axis {axis} has {x.shape[axis]}")
+            raise RuntimeError(f"unfold: windows of {size} elements every {step} are asked for, axis {axis} has {x.shape[axis]}")
         return make_view(x, ("windows", (axis, size, step)))
     return make_view(x, ("reshape", (1,)), ("slice", (0,), (0,), (min(size, 1),), (1,)))
 

@@ -1,7 +1,6 @@
 """The modules of torch. `cotan.torch.X.Y` is the file of that name here, or a module of _tables.py, or
 else the very module `cotan.X.Y`. install() makes `import torch` give cotan.torch in this process, under
 which the same modules are found."""
-import collections
 import importlib
 import importlib.machinery
 import importlib.util
@@ -12,7 +11,7 @@ import sys
 from . import _tables
 
 VERSION = "2.7.0"
-missing = collections.Counter()  # of names of PyTorch that a program met and that are not there
+missing = _tables.missing
 
 
 class TorchVersion(str):

@@ -1,7 +1,8 @@
 """Which modules torch has that have no file: those that are another one, and those whose names are there to
 be imported and checked against, and say why they do nothing when they are used."""
-from collections import namedtuple
+from collections import Counter, namedtuple
 
+missing = Counter()  # of names of PyTorch that a program met and that are not there
 
 # Modules of cotan that are torch's; others, such as cotan.random, mean something else there.
 SHARED = frozenset("accelerator amp autograd backends cuda distributions fft func linalg nn optim profiler utils".split())
@@ -190,6 +191,7 @@ def absent(path, name, why):
     """Returns a class that can be named, inherited from and checked against, and that says why it does
     nothing when it is called."""
     def refuse(self, *args, **options):
+        missing[f"torch.{path}.{name}"] += 1
         raise NotImplementedError(f"torch.{path}.{name}: {why}")
 
     return type(name, (), {"__init__": refuse, "__module__": f"torch.{path}", "__class_getitem__": classmethod(_given)})
