@@ -287,8 +287,8 @@ typedef struct ct_allocator {
 // Sets the memory functions, before the first use of the library or after ct_shutdown. NULL: those
 // of the C library. False: the library has allocated memory already, or one of the three functions is missing.
 CT_API CT_MUST_USE bool ct_set_allocator(const ct_allocator *allocator);
-// Frees all that the library holds, joins its threads and unloads its kernels. Returns false and
-// does nothing while there are contexts that ct_ctx_new made, parameter sets, or other threads that
+// Frees all that the library holds, joins its threads and unloads its kernels. Returns false, with an error
+// (CT_E_ARGUMENT) in the current context, and does nothing while there are contexts that ct_ctx_new made, parameter sets, or other threads that
 // used the library. The library can be used again afterwards; old handles are stale.
 CT_API bool ct_shutdown(void);
 CT_API const char *ct_version(void); // version of the library that is linked at run time

@@ -159,8 +159,8 @@ CT_API int64_t ct_engine_add_with(ct_engine *engine, ct_engine_request request);
 // Cancels a request before the next step. An id that is unknown, or has ended, is ignored.
 CT_API void ct_engine_cancel(ct_engine *engine, int64_t request);
 
-// Runs one pass over all requests. False: there was nothing to do, or an error that concerns all of
-// them (ct_failed), with which they have ended.
+// Runs one pass over all requests. False: there was nothing to do, or an error of the pass
+// (ct_failed), with which the running requests have ended; queued ones run after ct_error_clear.
 //     while (ct_engine_step(engine)) continue;
 CT_API bool ct_engine_step_at(ct_engine *engine, ct_loc here);
 #define ct_engine_step(engine) ct_engine_step_at((engine), CT_HERE)

@@ -182,8 +182,9 @@ HEAD = """# Values at the edge of a domain
 
 Values and gradients of all ops and of the functions of `cotan.nn.functional` are compared with PyTorch's (1.13, as Debian has it) at
 zeros of both signs, ties, infinities, NaN, where functions saturate, and at 1e30 and 1e-30, whose squares no f32 holds. They are
-the same but for what this page lists: of each function and reason the first input, and of how many it holds. A gradient is that of
-the sum of the results, of rows weighted 1, 2, 3, 5 and 7. `make parity` compares again; `COTAN_DOCS=write` writes the page.
+the same but for what this page lists. A row is the first input at which a function differs for one reason, and the number of such
+inputs. Gradients are those of the sum of the results, in which rows are weighted by 1, 2, 3, 5 and 7. `make parity`
+compares again; `COTAN_DOCS=write` writes the page.
 
 - `floor`, `ceil`, `round`, `trunc`, `sign` and the like have no gradient: one that passes through them alone is an error,
   where PyTorch gives zeros; beside other terms they add nothing.
