@@ -1,13 +1,13 @@
 """Context managers as decorators of functions, generators and coroutines; each resumed part of a generator
 runs inside the context."""
 import functools
-import inspect
 import types
 import warnings
 
 
 def decorate_with_context(function, context):
     """Returns the function inside context(), which returns a context manager."""
+    import inspect  # takes as long as a tenth of the package
     if inspect.isclass(function):
         warnings.warn("a class is decorated with a context manager: a function that makes its instances inside of it takes its "
                       "place\n  hint: decorate its methods, __init__ for the same effect", FutureWarning, stacklevel=3)

@@ -1,7 +1,6 @@
 """JAX's functions with custom derivatives: custom_vjp and custom_jvp. Functions and rules run on real values;
 inside traced functions (vmap, scan) they are traced."""
 import functools
-import inspect
 
 from . import _core
 from ._core import Tensor, ops
@@ -66,6 +65,7 @@ class _CustomFunction:
 
     def __call__(self, *args, **options):
         if options:  # bound to their positions, as the rules see them
+            import inspect
             bound = inspect.signature(self.fun).bind(*args, **options)
             bound.apply_defaults()
             args = bound.args

@@ -1,5 +1,4 @@
 """Exports functions as C for machines without Python and without the library."""
-import inspect
 import os
 
 from . import _core
@@ -25,6 +24,7 @@ def _path_name(prefix, path):
 def _parameter_names(function, n):
     call = getattr(function, "forward", function)
     try:
+        import inspect
         names = [p.name for p in inspect.signature(call).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):
         names = []

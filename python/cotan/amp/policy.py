@@ -1,5 +1,5 @@
 """Policies, as in JAX's jmp: the dtypes of parameters, computations and results."""
-import dataclasses
+from typing import NamedTuple
 
 import cotan
 from cotan.tree_util import tree_map
@@ -23,8 +23,7 @@ def _cast(tree, dtype):
     return tree_map(lambda x: x.to(dtype) if isinstance(x, cotan.Tensor) and x.dtype.is_floating_point else x, tree)
 
 
-@dataclasses.dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """The dtypes of a model's parameters, of its computations and of its results.
 
     `cast_to_param`, `cast_to_compute` and `cast_to_output` cast all float tensors in a tree (a state dict, a
@@ -45,7 +44,7 @@ class Policy:
         return _cast(tree, self.output_dtype)
 
     def with_output_dtype(self, output_dtype):
-        return dataclasses.replace(self, output_dtype=output_dtype)
+        return self._replace(output_dtype=output_dtype)
 
     def autocast(self, device_type="cpu"):
         return autocast(device_type, dtype=self.compute_dtype, enabled=self.compute_dtype != cotan.float32)

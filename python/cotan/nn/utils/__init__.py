@@ -1,5 +1,4 @@
 """Helpers around modules, as in torch.nn.utils."""
-import inspect as _inspect
 import warnings as _warnings
 
 from ..._paths import add_paths as _add_paths
@@ -24,7 +23,8 @@ def skip_init(module_cls, *args, **kwargs):
     from ..module import Module
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
-    if "device" not in _inspect.signature(module_cls).parameters:
+    import inspect
+    if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     before = get_rng_state()
     try:
