@@ -88,7 +88,7 @@ static void qbytes_store_bias(const quantised *q, ct_kval row, ct_kval from) {
     ct_kval at = ct__kir_add(k, from, ct__kir_muli(k, b, each)), sum = qbytes_word(q, 0),
             ones = qbytes_word(q, 0x01010101);
     for (int64_t i = 0; i < each; i++)
-        sum = ct__kir_dot4(k, ones, ct__kir_load(k, q->rows, ct__kir_addi(k, at, i)), sum);
+        sum = ct__kir_dot4(k, ones, ct__kir_load(k, q->rows, ct__kir_addi(k, at, i)), sum, true);
     sum = ct__kir_mul(k, sum, qbytes_word(q, -qbytes_unsigned_offset(q)));
     ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, row, n), b), sum);
     ct__kir_end(k);
@@ -107,7 +107,7 @@ static void qbytes_store_all_bias(const quantised *q, ct_kval count) {
     for (int b = 0; b < n; b++) {
         ct_kval sum = qbytes_word(q, 0), block = ct__kir_addi(k, ct__kir_muli(k, pair, n), b);
         for (int i = 0; i < each; i++)
-            sum = ct__kir_dot4(k, qbytes_word(q, 0x01010101), x[b * each + i], sum);
+            sum = ct__kir_dot4(k, qbytes_word(q, 0x01010101), x[b * each + i], sum, true);
         ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, block, q->max_rows), row),
                       ct__kir_mul(k, sum, qbytes_word(q, -qbytes_unsigned_offset(q))));
     }
@@ -253,6 +253,7 @@ static void qbytes_sum_part(const quantised *q, ct_kval row, ct_kval lane, ct_kv
     ct_kir *k = q->k;
     const ct_quantised_spec *s = q->s;
     const int each = BLOCK_WORDS / q->sums;
+    const bool low = s->bits < 8; // quants made unsigned are at most 24
     ct_kval sum_at = q->sums == 1 ? block : ct__kir_addi(k, ct__kir_muli(k, block, 2), part);
     ct_kval number =
         !s->scale_codes ? ct__kir_int(k, 0)
@@ -278,9 +279,9 @@ static void qbytes_sum_part(const quantised *q, ct_kval row, ct_kval lane, ct_kv
         for (int i = part * each; i < (part + 1) * each; i++) {
             ct_kval four = ct__kir_load(k, q->rows, ct__kir_addi(k, from, i));
             if (q->uses_panels)
-                ct__kir_set(k, sum, ct__kir_dot4(k, bytes[i], four, ct__kir_get(k, sum)));
+                ct__kir_set(k, sum, ct__kir_dot4(k, bytes[i], four, ct__kir_get(k, sum), low));
             else
-                sum = ct__kir_dot4(k, bytes[i], four, sum);
+                sum = ct__kir_dot4(k, bytes[i], four, sum, low);
         }
         if (q->uses_panels) sum = ct__kir_get(k, sum);
         const ct_kval at[2] = {qbytes_clamp_row(q, ct__kir_add(k, q->row0, own)), block};

@@ -441,7 +441,7 @@ ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
 }
 
 // Appends a dot product of the packed elements of words of a and b, added to c.
-static ct_kval kir_dot_of_words(ct_kir *k, ct_kop op, ct_dtype word_dtype, ct_dtype sum,
+static ct_kval kir_dot_of_words(ct_kir *k, ct_kop op, ct_dtype word_dtype, ct_dtype sum, bool low,
                                 const ct_kval in[3], const char *message) {
     const ct_kins *x = kir_check_operand(k, op, in[0]), *y = kir_check_operand(k, op, in[1]),
                   *z = kir_check_operand(k, op, in[2]);
@@ -450,14 +450,16 @@ static ct_kval kir_dot_of_words(ct_kir *k, ct_kop op, ct_dtype word_dtype, ct_dt
         return kir_fail(k, op, message);
     int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
     if (z->lanes > lanes) lanes = z->lanes;
-    return kir_append_pure(k, kir_instruction(op, sum, lanes, in[0], in[1], in[2]));
+    ct_kins dot = kir_instruction(op, sum, lanes, in[0], in[1], in[2]);
+    dot.sub = low;
+    return kir_append_pure(k, dot);
 }
-ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
-    return kir_dot_of_words(k, CT_K_DOT4, CT_I32, CT_I32, (const ct_kval[]){a, b, c},
+ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c, bool low) {
+    return kir_dot_of_words(k, CT_K_DOT4, CT_I32, CT_I32, low, (const ct_kval[]){a, b, c},
                             "the operands are not i32");
 }
 ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
-    return kir_dot_of_words(k, CT_K_DOT2, CT_U32, CT_F32, (const ct_kval[]){a, b, c},
+    return kir_dot_of_words(k, CT_K_DOT2, CT_U32, CT_F32, false, (const ct_kval[]){a, b, c},
                             "the operands are not two of u32 and one of f32");
 }
 

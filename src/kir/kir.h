@@ -228,7 +228,8 @@ ct_kval ct__kir_bin(ct_kir *k, ct_kop op, ct_kval a, ct_kval b); // ADD .. NE; c
 ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c); // a * b + c, one rounding
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b);
 // c + the sum of four products, of unsigned bytes of a and signed bytes of b; all are i32. The sum wraps.
-ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
+// `low`: no byte of a is above 127, so that sums of two products fit in 16 bits.
+ct_kval ct__kir_dot4(ct_kir *k, ct_kval a, ct_kval b, ct_kval c, bool low);
 ct_kval ct__kir_dot2(ct_kir *k, ct_kval a, ct_kval b, ct_kval c);
 // For each byte of a, an i32: the byte of a table selected by its low four bits. low and high are the two
 // halves of the table, i64 constants whose lowest byte is the first.

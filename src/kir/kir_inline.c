@@ -57,7 +57,7 @@ ct_kval ct__kir_clone(ct_kir *k, const ct_kins *ins, ct_kval a, ct_kval b, ct_kv
     case CT_K_SCALE: return ct__kir_scale(k, a, b);
     case CT_K_MATH_WHERE: return ct__kir_math_where(k, ins->sub, a, b, c);
     case CT_K_FMA: return ct__kir_fma(k, a, b, c);
-    case CT_K_DOT4: return ct__kir_dot4(k, a, b, c);
+    case CT_K_DOT4: return ct__kir_dot4(k, a, b, c, ins->sub);
     case CT_K_DOT2: return ct__kir_dot2(k, a, b, c);
     case CT_K_LOOKUP4: return ct__kir_lookup4(k, a, b, c);
     case CT_K_SELECT: return ct__kir_select(k, a, b, c);

@@ -420,7 +420,9 @@ static void dots_of_four_bytes(void **state) {
         if (i % 5 == 0)
             x[i] = -1, y[i] = i % 2 ? (int32_t)0x80808080 : 0x7f7f7f7f; // the largest sizes
     }
-    for (int bind = 0; bind < 2; bind++) {
+    for (int form = 0; form < 4; form++) {
+        const bool bind = form & 1, low = form & 2;
+        for (int j = 0; low && j < N; j++) x[j] &= 0x7f7f7f7f;
         ct_kir k;
         ct__kir_init(&k);
         int in[3];
@@ -428,7 +430,7 @@ static void dots_of_four_bytes(void **state) {
         int out = ct__kir_buffer(&k, CT_I32, CT_KIR_WRITE);
         ct_kval i = ct__kir_loop_n(&k, bind ? CT_BIND_LANES : CT_BIND_SEQ, N, "element");
         ct_kval a = ct__kir_load(&k, in[0], i), b = ct__kir_load(&k, in[1], i);
-        ct__kir_store(&k, out, i, ct__kir_dot4(&k, a, b, ct__kir_load(&k, in[2], i)));
+        ct__kir_store(&k, out, i, ct__kir_dot4(&k, a, b, ct__kir_load(&k, in[2], i), low));
         ct__kir_end(&k);
         kir_run(&k, (void *[]){x, y, z, got}, NULL, 1);
         for (int j = 0; j < N; j++) {

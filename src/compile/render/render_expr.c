@@ -381,6 +381,7 @@ static void expr_wide_value(const ct_render *r, const ct_kins *ins) {
     case CT_K_MATH: expr_wide_call(r, ins, expr_math_names[ins->sub]); break;
     case CT_K_MATH_WHERE: expr_math_where(r, ins, ct__render_wide, "any"); break;
     case CT_K_ZIP: expr_wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
+    case CT_K_DOT4: expr_wide_call(r, ins, ins->sub ? "dot4_low" : NULL); break;
     case CT_K_LOOKUP4: // the table is the same for all lanes
         ct__text_add(r->out, "lookup4_i32(");
         ct__render_wide(r, ins->a);
