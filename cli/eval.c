@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cotan/engine.h>
 #include <cotan/eval.h>

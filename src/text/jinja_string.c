@@ -1,7 +1,6 @@
 // Strings of characters, and those methods of str, list, tuple and dict that change nothing in
 // place.
 #define _GNU_SOURCE // memmem
-#include <inttypes.h>
 #include <string.h>
 
 #include "io/utf8.h"

@@ -2,13 +2,11 @@
 // work-items run one row of the grid each. submit returns when everything has run, so that it
 // reports all failures; "async:opencl" adds the library's own queue.
 #include <stdio.h>
-#include <string.h>
 
 #include "backend/memory.h"
 #include "backend/opencl/opencl.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "kinds/kind.h"
 #include "kir/kir.h"
 
 // ---------------------------------------------------------------------------------------- opening

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cotan/device.h"
-#include "backend/memory.h"
 #include "backend/cpu/prelude.h"
 #include "backend/opencl/prelude.h"
 #include "base/library.h"

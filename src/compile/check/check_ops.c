@@ -7,7 +7,6 @@
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
 #include "kinds/kind.h"
-#include "ops/rules.h"
 #include "transform/loop.h"
 
 typedef struct check_op {

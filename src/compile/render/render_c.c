@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "compile/render/render_impl.h"
-#include "kir/kir_math.h"
 
 // A loop of at least C_LONG_LOOP elements and at most C_MAX_DUPLICATED instructions is written twice: once
 // for full vectors, once for the tail.

@@ -12,7 +12,6 @@
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
 #include "compile/passes/env.h"
-#include "compile/run/explain.h"
 #include "compile/run/store.h"
 #include "ops/lapack.h"
 #include "compile/plan.h"

@@ -1,5 +1,4 @@
 // Prepares and runs plans: binds operands, uploads scalars, submits commands.
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/memory.h"

@@ -1,7 +1,6 @@
 // Plans of several devices: runs the subplans of one device after another, and copies values between
 // devices.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/trace_events.h"
 #include "compile/check/check.h"
