@@ -84,36 +84,12 @@ static void gpu_write_store(const gpu_renderer *g, ct_kval v, const ct_kins *ins
 
 // ------------------------------------------------------------------------------------ reductions
 
-typedef struct {
-    ct_kval id;
-    const ct_kins *ins;
-    int dtype;    // of the reduced value
-    bool lanes;   // its loop is a LANES loop: each lane has an accumulator
-    bool is_arg;  // argmax or argmin: its value is an index
-    bool ordered; // its bits depend on the order of operations
-    bool array;   // 16 accumulators, indexed by i mod 16
-    const char *t, *op;
-} gpu_reduction;
-
-static gpu_reduction gpu_reduction_of(const gpu_renderer *g, ct_kval id) {
-    const ct_kir *k = g->r.k;
-    const ct_kins *ins = &k->ins[id];
-    gpu_reduction d = {.id = id, .ins = ins, .dtype = k->ins[ins->a].dtype};
-    d.lanes = k->ins[ins->in].sub == CT_BIND_LANES;
-    d.is_arg = ct__kred_is_arg(ins->sub);
-    d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
-    d.array = !d.lanes && d.ordered;
-    d.t = ct__render_suffix(d.dtype);
-    d.op = ct__render_red_name(ins);
-    return d;
-}
-
-static void gpu_write_identity(const gpu_renderer *g, const gpu_reduction *d) {
+static void gpu_write_identity(const gpu_renderer *g, const ct_reduction *d) {
     const ct_kins first = ct__kred_identity(d->ins->sub, d->dtype);
     ct__render_literal(g->r.out, d->dtype, &first);
 }
 
-static void gpu_declare_accumulator(const gpu_renderer *g, const gpu_reduction *d) {
+static void gpu_declare_accumulator(const gpu_renderer *g, const ct_reduction *d) {
     gpu_indent(g);
     ct__textf(g->r.out,
               d->array ? "%s a%d[16]; EACH(a%d, " : "%s a%d = ", ct__render_type(d->dtype), d->id,
@@ -126,7 +102,7 @@ static void gpu_declare_accumulator(const gpu_renderer *g, const gpu_reduction *
 }
 
 static void gpu_accumulate(const gpu_renderer *g, ct_kval id) {
-    const gpu_reduction d = gpu_reduction_of(g, id);
+    const ct_reduction d = ct__render_reduction(g->r.k, id);
     char a[48];
     snprintf(a, sizeof a, d.array ? "a%d[j%d & 15]" : "a%d", id, d.ins->in);
     gpu_indent(g);
@@ -144,7 +120,7 @@ static void gpu_accumulate(const gpu_renderer *g, ct_kval id) {
 }
 
 // Writes the result of one block, or of a loop of one block.
-static void gpu_write_block_result(const gpu_renderer *g, const gpu_reduction *d) {
+static void gpu_write_block_result(const gpu_renderer *g, const ct_reduction *d) {
     if (d->lanes && d->is_arg)
         ct__textf(g->r.out, "argfold_%s_%s(SELF, a%d, m%d)", d->op, d->t, d->id, d->id);
     else if (d->lanes)
@@ -153,7 +129,7 @@ static void gpu_write_block_result(const gpu_renderer *g, const gpu_reduction *d
         ct__textf(g->r.out, d->is_arg ? "m%d" : d->array ? "a%d[0]" : "a%d", d->id);
 }
 
-static void gpu_declare_result(const gpu_renderer *g, const gpu_reduction *d, bool blocks) {
+static void gpu_declare_result(const gpu_renderer *g, const ct_reduction *d, bool blocks) {
     gpu_indent(g);
     ct__textf(g->r.out, "const %s v%d = ", gpu_type(g, d->id), d->id);
     if (blocks && d->ordered) {
@@ -168,7 +144,7 @@ static void gpu_declare_result(const gpu_renderer *g, const gpu_reduction *d, bo
 
 #define GPU_EACH_REDUCE(g, loop, d)                                                                \
     CT_EACH_REDUCE((g)->r.k, loop, id_)                                                            \
-    for (gpu_reduction d = gpu_reduction_of(g, id_), *once_ = &d; once_; once_ = NULL)
+    for (ct_reduction d = ct__render_reduction(g->r.k, id_), *once_ = &d; once_; once_ = NULL)
 
 // ----------------------------------------------------------------------------------------- loops
 
@@ -357,7 +333,7 @@ static void gpu_write_math_function(const ct_kir *k, ct_kmath f, ct_dtype dtype,
 static void gpu_write_trees(const gpu_renderer *g, ct_text *out) {
     for (ct_kval i = 0; (size_t)i < g->r.k->n; i++) {
         if (g->r.k->ins[i].op != CT_K_REDUCE) continue;
-        const gpu_reduction d = gpu_reduction_of(g, i);
+        const ct_reduction d = ct__render_reduction(g->r.k, i);
         if (!d.ordered || !ct__kir_reduces_by_blocks(g->r.k, d.ins->in)) continue;
         char tree[24];
         snprintf(tree, sizeof tree, "%s_%s", d.op, d.t);
