@@ -446,9 +446,8 @@ static int rows_print_list(void) {
 
 // Lists the options of one benchmark, followed by those of all.
 static size_t rows_options_init(const benchmark *row, bench_settings *s, opt *options) {
-    opt on[MACHINE_OPTIONS];
+    const opt on[] = {MACHINE_OPTIONS(s->machine)};
     size_t n = row->options ? row->options(s, options) : 0;
-    machine_options_init(&s->machine, on);
     options[n++] = (opt){"json", OPT_FLAG, NULL, "one JSON object", .out = &s->json};
     options[n++] = (opt){"summary", OPT_FLAG, NULL, "--json without what there is of each repeat",
                          .out = &s->summary};
@@ -460,7 +459,7 @@ static size_t rows_options_init(const benchmark *row, bench_settings *s, opt *op
         options[n++] =
             (opt){"seconds", OPT_REAL, "X", "of each case (0.3)", 0, 3600, .out = &s->seconds};
     }
-    for (int i = 0; i < MACHINE_OPTIONS; i++) options[n++] = on[i];
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) options[n++] = on[i];
     return n;
 }
 
@@ -478,7 +477,7 @@ static void rows_write_examples(const benchmark *row, char *to, size_t n) {
 
 static int rows_start(const benchmark *row, int argc, char **argv) {
     static char usage[] = "[options]", own[512];
-    opt options[MOST_OWN_OPTIONS + MACHINE_OPTIONS + 4];
+    opt options[MOST_OWN_OPTIONS + 8];
     bench_settings s = {0};
     int status;
     command c = {.name = row->name, .usage = usage, .text = row->text, .examples = own};

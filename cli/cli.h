@@ -90,6 +90,7 @@ char *read_stream(FILE *file, size_t *n);
 // The same for the file at a path; NULL or "-" is standard input. NULL: it cannot be read; the error was
 // printed in the name of `caller`.
 char *read_file_or_stdin(const char *caller, const char *path, size_t *n);
+double seconds_now(void); // of a monotonic clock
 // Prints "what: 3 of 17", repeatedly on the same line of standard error if that is a terminal. done ==
 // all removes the line.
 void progress_show(const char *what, int64_t done, int64_t all);
@@ -113,8 +114,19 @@ typedef struct machine {
     // Files of packed kernels, separated by colons; NULL: only those of the environment.
     const char *kernels;
 } machine;
-enum { MACHINE_OPTIONS = 4 };
-void machine_options_init(machine *m, opt options[MACHINE_OPTIONS]);
+// The entries of these options in a command's table. No process of the program is smaller than the least
+// memory: less means a forgotten unit.
+// clang-format off
+#define MACHINE_OPTIONS(m)                                                                         \
+    {"threads", OPT_INT, "N", "threads (COTAN_THREADS, else the cores allowed)", 1, 256,           \
+     .out = &(m).threads},                                                                         \
+    {"device", OPT_STRING, "NAME",                                                                 \
+     "cpu, opencl, or ref, which is slow and simple (cpu); see cotan devices", .out = &(m).device}, \
+    {"memory-limit", OPT_BYTES, "SIZE", "most memory: 500MB, 2GiB (what this machine has left)",   \
+     1e6, .out = &(m).memory_limit},                                                               \
+    {"kernels", OPT_PATH, "FILES",                                                                 \
+     "of cotan pack, colons between: instead of a compiler (COTAN_KERNELS)", .out = &(m).kernels}
+// clang-format on
 // Applies the options. `caller` is the prefix of error messages. False: `*status` is the exit status.
 bool machine_apply(const machine *m, const char *caller, int *status);
 
@@ -138,6 +150,9 @@ typedef struct train_settings {
 // machine options. False: as options_parse.
 bool train_options_parse(command *c, train_settings *s, const opt *own, int argc, char **argv,
                          int *status);
+
+// Returns the cosine similarity of two vectors of n.
+double cosine_similarity(const float *a, const float *b, int64_t n);
 
 // The option --activations of commands that load a published model, and the dtype for its choice.
 opt activations_option(int *choice);

@@ -82,8 +82,7 @@ static int embed_compare_scores(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-// Returns the cosine similarity of two vectors.
-static double embed_cosine_similarity(const float *a, const float *b, int64_t n) {
+double cosine_similarity(const float *a, const float *b, int64_t n) {
     double both = 0, first = 0, second = 0;
     for (int64_t k = 0; k < n; k++) {
         both += (double)a[k] * (double)b[k];
@@ -99,11 +98,11 @@ static int embed_rank(const embedding *e) {
     ranked *list = malloc((e->n + 1) * sizeof *list);
     if (!list) return usage_error("embed: out of memory");
     for (size_t i = 0; i < e->n; i++)
-        list[i] = (ranked){e->labels ? (double)e->vectors[i]
-                                     : embed_cosine_similarity(e->vectors + i * width,
-                                                               e->vectors + e->n * width,
-                                                               e->model->width),
-                           i};
+        list[i] =
+            (ranked){e->labels ? (double)e->vectors[i]
+                               : cosine_similarity(e->vectors + i * width,
+                                                   e->vectors + e->n * width, e->model->width),
+                     i};
     qsort(list, e->n, sizeof *list, embed_compare_scores);
     for (size_t i = 0; i < e->n && (!e->top || i < (size_t)e->top); i++) {
         const ct_lm_text *t = &e->texts[list[i].index];
@@ -294,9 +293,7 @@ int run_embed(int argc, char **argv) {
     const char *name, *file = NULL;
     int pooling = -1, activations = 0, status;
     bool raw = false;
-    machine on_machine;
-    opt on[MACHINE_OPTIONS];
-    machine_options_init(&on_machine, on);
+    machine on_machine = {0};
     opt options[] = {
         {"file", OPT_PATH, "FILE", "texts, one a line (standard input)", .out = &file},
         {"rank", OPT_STRING, "QUERY", "the texts by how much they are like this one, best first",
@@ -315,10 +312,7 @@ int run_embed(int argc, char **argv) {
         {"batch-tokens", OPT_INT, "N", "tokens of a pass at most (2048)", 1, 1 << 24,
          .out = &e.options.batch_tokens},
         activations_option(&activations),
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(on_machine),
     };
     command c = {
         .name = "embed",

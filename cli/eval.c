@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cotan/engine.h>
 #include <cotan/eval.h>
@@ -150,10 +149,8 @@ int run_eval(int argc, char **argv) {
     evaluation e = {0};
     e.options = (ct_eval_options){.progress = eval_on_progress, .user = &e};
     const char *name;
-    machine on_machine;
-    opt on[MACHINE_OPTIONS];
+    machine on_machine = {0};
     int activations = 0, status;
-    machine_options_init(&on_machine, on);
     opt options[] = {
         {"perplexity", OPT_PATHS, "FILE...", "how well it expects these texts (-: standard input)",
          .out = &e.texts},
@@ -169,10 +166,7 @@ int run_eval(int argc, char **argv) {
          .out = &e.options.batch_tokens},
         activations_option(&activations),
         {"json", OPT_FLAG, NULL, "the numbers as JSON, with all their digits", .out = &e.json},
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(on_machine),
     };
     command c = {
         .name = "eval",

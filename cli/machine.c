@@ -8,26 +8,7 @@
 
 #include "cli.h"
 
-// Bytes: no process of the program is smaller than this, so that less means a forgotten unit.
-#define MIN_MEMORY 1e6
-
 static const char *const devices[] = {"cpu", "ref", "opencl", NULL};
-
-void machine_options_init(machine *m, opt options[MACHINE_OPTIONS]) {
-    *m = (machine){0};
-    options[0] = (opt){
-        "threads", OPT_INT,           "N", "threads (COTAN_THREADS, else the cores allowed)", 1,
-        256,       .out = &m->threads};
-    options[1] = (opt){"device", OPT_STRING, "NAME",
-                       "cpu, opencl, or ref, which is slow and simple (cpu); see cotan devices",
-                       .out = &m->device};
-    options[2] = (opt){"memory-limit", OPT_BYTES,
-                       "SIZE",         "most memory: 500MB, 2GiB (what this machine has left)",
-                       MIN_MEMORY,     .out = &m->memory_limit};
-    options[3] = (opt){"kernels", OPT_PATH, "FILES",
-                       "of cotan pack, colons between: instead of a compiler (COTAN_KERNELS)",
-                       .out = &m->kernels};
-}
 
 static const char *const activations[] = {"int8", "f32", NULL};
 

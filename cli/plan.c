@@ -1,6 +1,5 @@
 // cotan plan: the memory and work of a training run, without running it.
 #define _GNU_SOURCE
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

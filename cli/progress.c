@@ -7,6 +7,12 @@
 
 #include "cli.h"
 
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 static void progress_draw_line(const char *what, int64_t done, int64_t all) {
     fprintf(stderr, "\r%s: %lld of %lld\x1b[K", printable(what), (long long)done, (long long)all);
     if (done == all) fputs("\r\x1b[K", stderr);
@@ -37,16 +43,10 @@ static struct {
     double since;      // time of the last log line or, on a terminal, when nothing was compiled
 } kernel_watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
-static double progress_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void progress_clear_locked(void) {
     if (kernel_watch.of) fputs("\r\x1b[K", stderr), fflush(stderr);
     kernel_watch.of = 0;
-    kernel_watch.since = progress_now();
+    kernel_watch.since = seconds_now();
 }
 
 static void progress_update_kernels(void) {
@@ -56,13 +56,13 @@ static void progress_update_kernels(void) {
     const uint64_t done = s.kernels_compiled - kernel_watch.compiled, of = done + s.kernels_pending;
     if (!s.kernels_pending) { // between two plans
         if (terminal) progress_clear_locked();
-    } else if (progress_now() - kernel_watch.since <
+    } else if (seconds_now() - kernel_watch.since <
                (terminal ? LIVE_LINE_DELAY_SECONDS : LOG_INTERVAL_SECONDS)) {
         return;
     } else if (!terminal) {
         fprintf(stderr, "%s: %llu of %llu\n", what, (unsigned long long)done,
                 (unsigned long long)of);
-        kernel_watch.since = progress_now();
+        kernel_watch.since = seconds_now();
     } else if (done != kernel_watch.done || of != kernel_watch.of) {
         progress_draw_line(what, (int64_t)done, (int64_t)of);
         kernel_watch.wrote = true;
@@ -101,7 +101,7 @@ bool progress_watch_kernels(bool on) {
     if (on && !kernel_watch.on) {
         kernel_watch.wrote = false;
         kernel_watch.compiled = ct_get_stats().kernels_compiled;
-        kernel_watch.since = progress_now();
+        kernel_watch.since = seconds_now();
         kernel_watch.begun = kernel_watch.begun || progress_start_thread();
         pthread_cond_signal(&kernel_watch.wake);
     }

@@ -247,7 +247,7 @@ static bool pull_write_ref(const pull *p) {
     int n = snprintf(path, sizeof path, "%s/refs/%s", p->dir, p->revision);
     if (n < 0 || (size_t)n >= sizeof path)
         return pull_error("%s: the path is too long", printable(p->revision));
-    if (!pull_make_directories(path, false)) return false;
+    if (!pull_make_directories(path)) return false;
     snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
     FILE *file = fopen(temporary, "we");
     bool ok = file && fputs(p->commit, file) >= 0;

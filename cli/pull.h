@@ -26,8 +26,8 @@ typedef struct pull_file {
 // followed, and transient failures are retried. False: the error has been printed.
 bool pull_fetch_text(const pull *p, const char *path, char **text, size_t *n);
 bool pull_fetch_file(const pull *p, const pull_file *file);
-// last: also creates the last component of the path.
-bool pull_make_directories(const char *path, bool last);
+// Creates the folders that the path is in.
+bool pull_make_directories(const char *path);
 // Prints an error to standard error after "cotan: pull: "; always returns false.
 bool pull_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pull_install_signal_handlers(void);

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -48,12 +47,6 @@ static bool pull_should_stop(void *user) { return (void)user, interrupted; }
 static void pull_sleep(double seconds) {
     for (; seconds > 0 && !interrupted; seconds -= 0.1)
         nanosleep(&(struct timespec){0, 100000000}, NULL);
-}
-
-static double download_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 // --------------------------------------------------------------------------------------- requests
@@ -195,12 +188,12 @@ bool pull_is_safe_path(const char *name) {
     return true;
 }
 
-bool pull_make_directories(const char *path, bool last) {
+bool pull_make_directories(const char *path) {
     char part[MAX_PATH];
     size_t n = strlen(path);
     if (n >= sizeof part) return pull_error("%s: the path is too long", printable(path));
-    for (size_t i = 1; i <= n; i++) {
-        if (path[i] != '/' && !(i == n && last)) continue;
+    for (size_t i = 1; i < n; i++) {
+        if (path[i] != '/') continue;
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
@@ -220,9 +213,8 @@ typedef struct download {
     char error[512]; // why it was stopped
 } download;
 
-static bool download_set_error(download *d, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static bool download_set_error(download *d, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static bool download_set_error(download *d,
+                                                                     const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(d->error, sizeof d->error, format, args);
@@ -242,7 +234,7 @@ static const char *download_format_bytes(char out[24], int64_t n) {
 static void download_print_progress(download *d, bool end) {
     char done[24], all[24], rate[24];
     bool terminal = isatty(STDERR_FILENO);
-    double t = download_now(), passed = t - d->start_time > 0.05 ? t - d->start_time : 0.05;
+    double t = seconds_now(), passed = t - d->start_time > 0.05 ? t - d->start_time : 0.05;
     if (d->p->quiet || (!end && t - d->last_shown < (terminal ? 0.2 : 15))) return;
     d->last_shown = t;
     download_format_bytes(done, d->done);
@@ -364,7 +356,7 @@ static int pull_file_lock(const pull *p, const char *etag) {
     const char *last = strrchr(p->dir, '/');
     int n = snprintf(path, sizeof path, "%.*s/.locks%s/%s.lock", (int)(last - p->dir), p->dir, last,
                      etag);
-    if (n < 0 || (size_t)n >= sizeof path || !pull_make_directories(path, false)) return -1;
+    if (n < 0 || (size_t)n >= sizeof path || !pull_make_directories(path)) return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) pull_error("%s: cannot open: %s", printable(path), strerror(errno));
     bool told = p->quiet;
@@ -384,7 +376,7 @@ static int pull_file_lock(const pull *p, const char *etag) {
 static bool download_fetch_blob(download *d, const char *blob, const char *url) {
     d->fd = open(d->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (d->fd < 0) return download_set_error(d, "cannot open %s: %s", d->path, strerror(errno));
-    d->start_time = d->last_shown = download_now();
+    d->start_time = d->last_shown = seconds_now();
     bool ok = download_hash_existing(d) && download_fetch(d, url) && download_verify(d);
     if (ok && fsync(d->fd) != 0)
         ok = download_set_error(d, "cannot write %s: %s", d->path, strerror(errno));
@@ -404,7 +396,7 @@ static bool pull_file_link_snapshot(const pull *p, const char *name, const char 
     int n = snprintf(path, sizeof path, "%s/snapshots/%s/%s", p->dir, p->commit, name);
     if (n < 0 || (size_t)n >= sizeof path)
         return pull_error("%s: the path is too long", printable(name));
-    if (!pull_make_directories(path, false)) return false;
+    if (!pull_make_directories(path)) return false;
     snprintf(temporary, sizeof temporary, "%s.%d.link", path, (int)getpid());
     unlink(temporary);
     if (symlink(to, temporary) == 0 && rename(temporary, path) == 0) return true;
@@ -473,7 +465,7 @@ bool pull_fetch_file(const pull *p, const pull_file *file) {
     bool ok = pull_file_url(p, file->name, url) && download_query_metadata(p, file, url, d);
     if (ok) {
         int n = snprintf(blob, sizeof blob, "%s/blobs/%s", p->dir, d->etag);
-        ok = n > 0 && (size_t)n < sizeof blob - 16 && pull_make_directories(blob, false);
+        ok = n > 0 && (size_t)n < sizeof blob - 16 && pull_make_directories(blob);
         snprintf(d->path, sizeof d->path, "%.*s.incomplete", (int)sizeof d->path - 16, blob);
     }
     int held = ok ? pull_file_lock(p, d->etag) : -1;

@@ -449,10 +449,8 @@ int run_run(int argc, char **argv) {
     ct_num seed = {0}, min_p = {0};
     bool raw = false;
     int64_t context = 0;
-    machine on_machine;
-    opt on[MACHINE_OPTIONS];
+    machine on_machine = {0};
     int activations = 0, status;
-    machine_options_init(&on_machine, on);
     opt options[] = {
         {"prompt", OPT_STRING, "TEXT", "prompt to complete or to answer (standard input)",
          .out = &prompt},
@@ -481,10 +479,7 @@ int run_run(int argc, char **argv) {
          .out = &context},
         activations_option(&activations),
         {"verbose", OPT_FLAG, NULL, "prints timings after each answer", .out = &m.verbose},
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(on_machine),
     };
     command c = {
         .name = "run",

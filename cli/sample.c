@@ -19,10 +19,8 @@ int run_sample(int argc, char **argv) {
     bool terminal = isatty(STDOUT_FILENO) == 1;
     ct_lm_sample_options s = {.on_text = sample_on_text, .user = &terminal};
     ct_num seed = {0};
-    machine m;
-    opt on[MACHINE_OPTIONS];
+    machine m = {0};
     int status;
-    machine_options_init(&m, on);
     opt options[] = {
         {"prompt", OPT_STRING, "TEXT", "how the text begins (a new line)", .out = &s.prompt},
         {"max-tokens", OPT_INT, "N", "tokens to generate (500)", 1, 1e9, .out = &s.max_tokens},
@@ -31,10 +29,7 @@ int run_sample(int argc, char **argv) {
         {"top-k", OPT_INT, "N", "samples from the N most likely tokens (40)", 1, 1e9,
          .out = &s.top_k},
         {"seed", OPT_OPTIONAL_INT, "N", "of the draws (0)", 0, 9e15, .out = &seed},
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(m),
     };
     command c = {
         .name = "sample",

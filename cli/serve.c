@@ -217,9 +217,7 @@ int run_serve(int argc, char **argv) {
     ct_num port = CT_F(8080);
     const char *name = NULL, *names = NULL, *keys = NULL, *key_file = NULL;
     serve_settings *is = &s.is;
-    opt on[MACHINE_OPTIONS];
     int status;
-    machine_options_init(&is->machine, on);
     opt options[] = {
         {"host", OPT_PATH, "ADDRESS", "where to listen; 0.0.0.0: on all networks (127.0.0.1)",
          .out = &is->host},
@@ -256,10 +254,7 @@ int run_serve(int argc, char **argv) {
          .out = &is->cors},
         {"timeout", OPT_INT, "N", "seconds for a request to arrive, and a client to take more (60)",
          1, 86400, .out = &is->timeout},
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(is->machine),
     };
     command c = {
         .name = "serve",

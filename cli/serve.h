@@ -139,7 +139,6 @@ json_t *error_object(error_style style, int code, const char *param, const char 
 enum { ID_BYTES = 48 };
 void make_id(const char *prefix, char id[ID_BYTES]);
 uint64_t random_number(void);
-double seconds_now(void); // of a monotonic clock
 
 // Sets the generation of a connection; while it is set, it is cancelled when the client disconnects.
 void conn_set_generation(struct conn *conn, generation *w); // NULL: none

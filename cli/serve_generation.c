@@ -1,6 +1,5 @@
 // The generations of a request. The model's thread puts events into a queue; the connection's thread
 // takes them, parses the text and reports its parts.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

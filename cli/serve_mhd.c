@@ -2,8 +2,6 @@
 
 mhd_functions mhd;
 
-#ifdef COTAN_STATIC
-
 #define FUNCTIONS(X)                                                                               \
     X(start_daemon)                                                                                \
     X(quiesce_daemon)                                                                              \
@@ -15,6 +13,8 @@ mhd_functions mhd;
     X(add_response_header)                                                                         \
     X(queue_response)                                                                              \
     X(destroy_response)
+
+#ifdef COTAN_STATIC
 
 // Their types are those of the members of mhd_functions: only the addresses are used.
 #define X(name) extern const char MHD_##name[];
@@ -51,16 +51,9 @@ const char *mhd_unavailable_reason(void) {
         const char *name;
         void *to;
     } functions[] = {
-        {"MHD_start_daemon", &mhd.start_daemon},
-        {"MHD_quiesce_daemon", &mhd.quiesce_daemon},
-        {"MHD_stop_daemon", &mhd.stop_daemon},
-        {"MHD_get_connection_info", &mhd.get_connection_info},
-        {"MHD_lookup_connection_value", &mhd.lookup_connection_value},
-        {"MHD_create_response_from_buffer", &mhd.create_response_from_buffer},
-        {"MHD_create_response_from_callback", &mhd.create_response_from_callback},
-        {"MHD_add_response_header", &mhd.add_response_header},
-        {"MHD_queue_response", &mhd.queue_response},
-        {"MHD_destroy_response", &mhd.destroy_response},
+#define X(name) {"MHD_" #name, &mhd.name},
+        FUNCTIONS(X)
+#undef X
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *found = dlsym(library, functions[i].name);

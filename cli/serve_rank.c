@@ -1,6 +1,5 @@
 // POST /rerank, and text-embeddings-inference's /embed and /predict: scores by embeddings or by a
 // classification head.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,16 +60,6 @@ static json_t *rerank_parse_documents(exchange *x, const char *param, json_t *do
     return list;
 }
 
-static double rerank_cosine(const float *a, const float *b, int64_t n) {
-    double both = 0, first = 0, second = 0;
-    for (int64_t k = 0; k < n; k++) {
-        both += (double)a[k] * (double)b[k];
-        first += (double)a[k] * (double)a[k];
-        second += (double)b[k] * (double)b[k];
-    }
-    return first > 0 && second > 0 ? both / (sqrt(first) * sqrt(second)) : 0;
-}
-
 // Scores by embeddings; the query follows the documents.
 static bool rerank_score_by_vectors(model *m, ct_lm_text *texts, size_t n, ranking *r,
                                     rerank_options *a, char why[512]) {
@@ -79,7 +68,7 @@ static bool rerank_score_by_vectors(model *m, ct_lm_text *texts, size_t n, ranki
     snprintf(why, 512, "there is no memory for the vectors");
     const bool ok = v && model_embed_texts(m, texts, n + 1, v, rerank_embed_options(m, a), why);
     for (size_t i = 0; ok && i < n; i++)
-        r->scores[i] = rerank_cosine(v + i * width, v + n * width, m->is->width);
+        r->scores[i] = cosine_similarity(v + i * width, v + n * width, m->is->width);
     free(v);
     return ok;
 }

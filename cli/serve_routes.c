@@ -191,9 +191,3 @@ void make_id(const char *prefix, char id[ID_BYTES]) {
     snprintf(id, ID_BYTES, "%s%016llx%08x", prefix, (unsigned long long)random_number(),
              (unsigned)random_number());
 }
-
-double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}

@@ -1,7 +1,6 @@
 // The request members that OpenAI, vLLM, llama-server and Ollama document, in one table. Each is parsed,
 // has no effect on the result, or is rejected with a reason. Members outside the table are ignored,
 // since clients send many of their own.
-#include <string.h>
 
 #include "serve.h"
 
@@ -16,7 +15,7 @@ enum {
 
 typedef struct known_field {
     unsigned families;
-    const char *name;
+    const char *name; // of accepted ones: names
     // A JSON list of values that have no effect, besides null, false, "", [] and {}; if true is in the
     // list, false is not neutral.
     const char *neutral;
@@ -33,8 +32,8 @@ static const char
     no_beams[] = "the server draws tokens one at a time, without beam search",
     no_stored[] = "responses are not stored; send the items again";
 
-#define ACCEPTED(families, name)                                                                   \
-    { families, name, NULL, NULL }
+#define ACCEPTED(families, names)                                                                  \
+    { families, names, NULL, NULL }
 
 static const known_field known_fields[] = {
     // Constrained output.
@@ -122,108 +121,43 @@ static const known_field known_fields[] = {
      "log-probabilities are reported by /v1/chat/completions"},
     {FIELDS_RESPONSES, "n", "[1]", "a response is one text"},
     // Supported members.
-    ACCEPTED(FIELDS_ALL | FIELDS_OLLAMA_ALL, "model"),
-    ACCEPTED(FIELDS_ALL | FIELDS_OLLAMA_ALL, "stream"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_OLLAMA_ALL, "messages"),
+    ACCEPTED(FIELDS_ALL | FIELDS_OLLAMA_ALL, "model stream"),
+    ACCEPTED(FIELDS_CHAT | FIELDS_OLLAMA_ALL, "messages top_logprobs"),
     ACCEPTED(FIELDS_CHAT | FIELDS_RESPONSES | FIELDS_OLLAMA_ALL, "tools"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_RESPONSES, "tool_choice"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_RESPONSES, "parallel_tool_calls"),
+    ACCEPTED(FIELDS_CHAT | FIELDS_RESPONSES,
+             "tool_choice parallel_tool_calls chat_template_kwargs"),
     ACCEPTED(FIELDS_COMPLETION | FIELDS_NATIVE | FIELDS_OLLAMA_ALL, "prompt"),
-    ACCEPTED(FIELDS_RESPONSES, "input"),
-    ACCEPTED(FIELDS_RESPONSES, "instructions"),
-    ACCEPTED(FIELDS_RESPONSES, "reasoning"),
-    ACCEPTED(FIELDS_RESPONSES, "text"),
-    ACCEPTED(FIELDS_RESPONSES, "max_output_tokens"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "max_tokens"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "max_completion_tokens"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "n"),
-    ACCEPTED(FIELDS_COMPLETION, "best_of"),
-    ACCEPTED(FIELDS_COMPLETION, "echo"),
+    ACCEPTED(FIELDS_RESPONSES, "input instructions reasoning text max_output_tokens"),
+    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION,
+             "max_tokens max_completion_tokens n prompt_logprobs response_format stream_options "
+             "add_special_tokens"),
+    ACCEPTED(FIELDS_COMPLETION, "best_of echo"),
     ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION | FIELDS_OLLAMA_ALL, "logprobs"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_OLLAMA_ALL, "top_logprobs"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "prompt_logprobs"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "response_format"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "stream_options"),
-    ACCEPTED(FIELDS_CHAT, "reasoning_effort"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_RESPONSES, "chat_template_kwargs"),
-    ACCEPTED(FIELDS_CHAT, "add_generation_prompt"),
-    ACCEPTED(FIELDS_CHAT, "continue_final_message"),
-    ACCEPTED(FIELDS_CHAT | FIELDS_COMPLETION, "add_special_tokens"),
-    ACCEPTED(FIELDS_ALL, "logit_bias"),
-    ACCEPTED(FIELDS_SAMPLING, "temperature"),
-    ACCEPTED(FIELDS_SAMPLING, "top_k"),
-    ACCEPTED(FIELDS_SAMPLING, "top_p"),
-    ACCEPTED(FIELDS_SAMPLING, "min_p"),
-    ACCEPTED(FIELDS_SAMPLING, "typical_p"),
-    ACCEPTED(FIELDS_SAMPLING, "seed"),
-    ACCEPTED(FIELDS_SAMPLING, "presence_penalty"),
-    ACCEPTED(FIELDS_SAMPLING, "frequency_penalty"),
-    ACCEPTED(FIELDS_SAMPLING, "repeat_penalty"),
-    ACCEPTED(FIELDS_ALL, "repetition_penalty"),
-    ACCEPTED(FIELDS_ALL, "ignore_eos"),
-    ACCEPTED(FIELDS_ALL, "min_tokens"),
-    ACCEPTED(FIELDS_ALL, "stop_token_ids"),
-    ACCEPTED(FIELDS_ALL, "skip_special_tokens"),
-    ACCEPTED(FIELDS_SAMPLING, "stop"),
-    ACCEPTED(FIELDS_SAMPLING, "repeat_last_n"),
-    ACCEPTED(FIELDS_OPTIONS, "num_predict"),
-    ACCEPTED(FIELDS_OPTIONS, "num_ctx"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "options"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "system"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "raw"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "think"),
-    ACCEPTED(FIELDS_NATIVE, "n_predict"),
-    ACCEPTED(FIELDS_NATIVE, "n_probs"),
-    ACCEPTED(FIELDS_NATIVE, "return_tokens"),
+    ACCEPTED(FIELDS_CHAT, "reasoning_effort add_generation_prompt continue_final_message"),
+    ACCEPTED(FIELDS_ALL, "logit_bias repetition_penalty ignore_eos min_tokens stop_token_ids "
+                         "skip_special_tokens"),
+    ACCEPTED(FIELDS_SAMPLING,
+             "temperature top_k top_p min_p typical_p seed presence_penalty frequency_penalty "
+             "repeat_penalty stop repeat_last_n"),
+    ACCEPTED(FIELDS_OPTIONS, "num_predict num_ctx"),
+    ACCEPTED(FIELDS_OLLAMA_ALL, "options system raw think"),
+    ACCEPTED(FIELDS_NATIVE, "n_predict n_probs return_tokens"),
     // Members without effect on the result: labels, performance hints, and parameters of samplers that
     // are rejected when enabled.
-    ACCEPTED(FIELDS_OPENAI, "user"),
-    ACCEPTED(FIELDS_OPENAI, "metadata"),
-    ACCEPTED(FIELDS_OPENAI, "store"),
-    ACCEPTED(FIELDS_OPENAI, "service_tier"),
-    ACCEPTED(FIELDS_OPENAI, "safety_identifier"),
-    ACCEPTED(FIELDS_OPENAI, "prompt_cache_key"),
-    ACCEPTED(FIELDS_OPENAI, "prompt_cache_retention"),
+    ACCEPTED(FIELDS_OPENAI, "user metadata store service_tier safety_identifier prompt_cache_key "
+                            "prompt_cache_retention"),
     ACCEPTED(FIELDS_CHAT, "prediction"),
-    ACCEPTED(FIELDS_RESPONSES, "include"),
-    ACCEPTED(FIELDS_RESPONSES, "truncation"),
-    ACCEPTED(FIELDS_RESPONSES, "max_tool_calls"),
-    ACCEPTED(FIELDS_ALL, "priority"),
-    ACCEPTED(FIELDS_ALL, "request_id"),
-    ACCEPTED(FIELDS_ALL, "cache_salt"),
-    ACCEPTED(FIELDS_ALL, "cache_prompt"),
-    ACCEPTED(FIELDS_ALL, "id_slot"),
-    ACCEPTED(FIELDS_ALL, "n_keep"),
-    ACCEPTED(FIELDS_ALL, "timings_per_token"),
-    ACCEPTED(FIELDS_ALL, "return_progress"),
-    ACCEPTED(FIELDS_ALL, "guided_decoding_backend"),
-    ACCEPTED(FIELDS_ALL, "spaces_between_special_tokens"),
-    ACCEPTED(FIELDS_SAMPLING, "mirostat_tau"),
-    ACCEPTED(FIELDS_SAMPLING, "mirostat_eta"),
-    ACCEPTED(FIELDS_ALL, "dynatemp_exponent"),
-    ACCEPTED(FIELDS_ALL, "xtc_threshold"),
-    ACCEPTED(FIELDS_ALL, "dry_base"),
-    ACCEPTED(FIELDS_ALL, "dry_allowed_length"),
-    ACCEPTED(FIELDS_ALL, "dry_penalty_last_n"),
-    ACCEPTED(FIELDS_ALL, "dry_sequence_breakers"),
-    ACCEPTED(FIELDS_ALL, "adaptive_decay"),
-    ACCEPTED(FIELDS_ALL, "t_max_prompt_ms"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "keep_alive"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "truncate"),
-    ACCEPTED(FIELDS_OLLAMA_ALL, "shift"),
-    ACCEPTED(FIELDS_OPTIONS, "num_keep"),
-    ACCEPTED(FIELDS_OPTIONS, "num_batch"),
-    ACCEPTED(FIELDS_OPTIONS, "num_gpu"),
-    ACCEPTED(FIELDS_OPTIONS, "main_gpu"),
-    ACCEPTED(FIELDS_OPTIONS, "num_thread"),
-    ACCEPTED(FIELDS_OPTIONS, "low_vram"),
-    ACCEPTED(FIELDS_OPTIONS, "f16_kv"),
-    ACCEPTED(FIELDS_OPTIONS, "use_mmap"),
-    ACCEPTED(FIELDS_OPTIONS, "use_mlock"),
-    ACCEPTED(FIELDS_OPTIONS, "numa"),
-    ACCEPTED(FIELDS_OPTIONS, "vocab_only"),
-    ACCEPTED(FIELDS_OPTIONS, "logits_all"),
-    ACCEPTED(FIELDS_OPTIONS, "penalize_newline"),
+    ACCEPTED(FIELDS_RESPONSES, "include truncation max_tool_calls"),
+    ACCEPTED(FIELDS_ALL,
+             "priority request_id cache_salt cache_prompt id_slot n_keep timings_per_token "
+             "return_progress guided_decoding_backend spaces_between_special_tokens "
+             "dynatemp_exponent xtc_threshold dry_base dry_allowed_length dry_penalty_last_n "
+             "dry_sequence_breakers adaptive_decay t_max_prompt_ms"),
+    ACCEPTED(FIELDS_SAMPLING, "mirostat_tau mirostat_eta"),
+    ACCEPTED(FIELDS_OLLAMA_ALL, "keep_alive truncate shift"),
+    ACCEPTED(FIELDS_OPTIONS,
+             "num_keep num_batch num_gpu main_gpu num_thread low_vram f16_kv use_mmap use_mlock "
+             "numa vocab_only logits_all penalize_newline"),
 };
 
 static bool known_values_equal(const json_t *a, const json_t *b) {

@@ -53,12 +53,6 @@ typedef struct display {
     char best_dir[4096]; // directory of the best weights; "": none
 } display;
 
-static double train_cmd_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void train_cmd_end_line(display *d) {
     if (d->line_open) fputc('\n', stderr);
     d->line_open = false;
@@ -82,7 +76,7 @@ static void train_cmd_print_step(display *d, const ct_fit_state *p) {
     // An evaluation is of the weights before the step, except at the last step.
     int64_t done = p->evaluated && !last ? p->step : p->done;
     d->has_step = true;
-    double t = train_cmd_now();
+    double t = seconds_now();
     // A log gets a line every few seconds or every tenth of the steps, whichever comes first.
     int64_t since = p->step - d->last_step;
     bool quiet = t - d->last_shown < LOG_INTERVAL_SECONDS && since * LOG_LINES_PER_RUN < p->steps;
@@ -128,7 +122,7 @@ static void train_cmd_print_start(display *d, const char *text) {
 
 // A live line on a terminal; elsewhere a line at intervals.
 static void train_cmd_print_tokenizing(display *d, const char *text) {
-    const double t = train_cmd_now();
+    const double t = seconds_now();
     if (!d->terminal && t - d->last_shown < LOG_INTERVAL_SECONDS) return;
     if (d->terminal || d->last_shown > 0)
         fprintf(stderr, d->terminal ? "\r\033[K%s" : "%s\n", text);
@@ -166,8 +160,6 @@ enum { MAX_STEPS = 1000000000 };
 
 static size_t train_options_init(train_settings *s) {
     ct_lm_train_options *t = &s->train;
-    opt on[MACHINE_OPTIONS];
-    machine_options_init(&s->machine, on);
     const opt all[] = {
         {"data", OPT_PATHS, "PATH...", "text: files, folders or 'patterns'", .out = &s->data},
         {"tokenizer", OPT_STRING, "KIND",
@@ -218,10 +210,7 @@ static size_t train_options_init(train_settings *s) {
          .out = &t->save_every},
         {"seed", OPT_OPTIONAL_INT, "N", "of weights, windows and dropout (0)", 0, 9e15,
          .out = &s->seed},
-        on[0],
-        on[1],
-        on[2],
-        on[3],
+        MACHINE_OPTIONS(s->machine),
         {"out", OPT_PATH, "DIR", "folder to write (run, or run-2 ... where that is there)",
          .out = &t->out},
         {"overwrite", OPT_FLAG, NULL, "replace what is in the folder of --out, at the first save",

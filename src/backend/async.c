@@ -129,9 +129,10 @@ static bool async_lost(ct_device *device, uint64_t begin, uint64_t end) {
     return found;
 }
 
-static bool async_wait(ct_device *device, uint64_t event, ct_err *err) {
+static bool async_wait(ct_device *device, ct_err *err) {
     async *a = device->state;
     pthread_mutex_lock(&a->lock);
+    const uint64_t event = a->enqueued;
     while (a->finished < event) pthread_cond_wait(&a->done, &a->lock);
     bool ok = !a->err.code;
     if (!ok && err && !err->code) {
@@ -155,7 +156,7 @@ static void *async_alloc(ct_device *device, size_t bytes, ct_err *err) {
 }
 static void async_free(ct_device *device,
                        void *buffer) { // waits until the enqueued commands have used it
-    async_wait(device, async_event(device), NULL);
+    async_wait(device, NULL);
     device->inner->backend->free(device->inner, async_tag(buffer));
 }
 
@@ -205,7 +206,7 @@ static bool async_copy_in(ct_device *device, ct_operand to, const void *host, si
     return true;
 }
 static bool async_copy_out(ct_device *device, ct_operand from, void *host, size_t n, ct_err *err) {
-    if (!async_wait(device, async_event(device), err)) return false;
+    if (!async_wait(device, err)) return false;
     from.buffer = async_tag(from.buffer);
     return device->inner->backend->copy_out(device->inner, from, host, n, err);
 }

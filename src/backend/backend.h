@@ -114,8 +114,10 @@ typedef struct ct_backend {
     // Enqueues commands; what they point to (nodes, args, numbers, steps) must live until the event
     // has passed.
     bool (*submit)(ct_device *device, const ct_command *commands, size_t n, ct_err *err);
-    uint64_t (*event)(ct_device *device); // after everything enqueued so far
-    bool (*wait)(ct_device *device, uint64_t event, ct_err *err);
+    // The event after everything enqueued so far, and the wait for it. NULL if all work runs within
+    // submit: use ct__device_event and ct__device_wait.
+    uint64_t (*event)(ct_device *device);
+    bool (*wait)(ct_device *device, ct_err *err);
     // True if work after event `begin` up to event `end` was not run, because of a fault that was
     // reported. NULL if all work runs within submit, which reports faults.
     bool (*lost)(ct_device *device, uint64_t begin, uint64_t end);
@@ -174,6 +176,9 @@ struct ct_device {
 ct_device *ct__device_open(const char *name, ct_err *err);
 void ct__device_name(const char *name, char to[CT_DEVICE_NAME]); // "opencl" of "opencl:0"
 void ct__device_close(ct_device *device);
+ct_target ct__target_unmeasured(void); // of devices whose properties are not known
+uint64_t ct__device_event(ct_device *device);
+bool ct__device_wait(ct_device *device, ct_err *err);
 extern const ct_backend *const ct__backends[]; // built-in backends; ends with NULL
 // Iterates over the built-in backends, then over plugins: returns the one after `last` (NULL: the
 // first); NULL: no more. `why` gets the error of a plugin library that could not be loaded.

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "backend/memory.h"
 #include "backend/plugin/plugin.h"
 
@@ -105,6 +106,22 @@ ct_device *ct__device_retain(ct_device *device) {
 }
 void ct__device_release(ct_device *device) {
     if (device && atomic_fetch_sub(&device->refs, 1) == 1) ct__device_close(device);
+}
+
+ct_target ct__target_unmeasured(void) {
+    return (ct_target){.cores = ct__cores_allowed(),
+                       .lanes = 16,
+                       .registers = 32,
+                       CT_TARGET_CPU_TASKS,
+                       .gflops = 50};
+}
+
+uint64_t ct__device_event(ct_device *device) {
+    return device->backend->event ? device->backend->event(device) : 0;
+}
+
+bool ct__device_wait(ct_device *device, ct_err *err) {
+    return !device->backend->wait || device->backend->wait(device, err);
 }
 
 void ct__device_close(ct_device *device) {

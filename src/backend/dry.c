@@ -34,10 +34,6 @@ static bool dry_submit(ct_device *device, const ct_command *commands, size_t n, 
     uint64_t now = device->account->now[CT_MEMORY_WORKSPACES];
     return most <= now || ct__account_add(device->account, most - now, CT_MEMORY_WORKSPACES, err);
 }
-static uint64_t dry_event(ct_device *device) { return (void)device, 0; }
-static bool dry_wait(ct_device *device, uint64_t event, ct_err *err) {
-    return (void)device, (void)event, (void)err, true;
-}
 
 static bool dry_build(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     return (void)device, (void)kernels, (void)n, (void)err, true;
@@ -52,7 +48,5 @@ const ct_backend ct__backend_dry = {
     .copy_in = dry_copy_in,
     .copy_out = dry_copy_out,
     .submit = dry_submit,
-    .event = dry_event,
-    .wait = dry_wait,
     .build = dry_build,
 };

@@ -66,28 +66,6 @@ static inline int ggml_bit(const uint8_t *quants, int i) { return quants[i / 8] 
 
 // ----------------------------------------------------------------------------------- small blocks
 
-static void ggml_dequantize_q4_0(const uint8_t *b, float *y) { // d, quants (16)
-    const float d = ggml_read_f16(b);
-    for (int i = 0; i < QK; i++) y[i] = d * (float)(ggml_nibble(b + 2, i, 16) - 8);
-}
-static void ggml_dequantize_q4_1(const uint8_t *b, float *y) { // d, m, quants (16)
-    const float d = ggml_read_f16(b), m = ggml_read_f16(b + 2);
-    for (int i = 0; i < QK; i++) y[i] = d * (float)ggml_nibble(b + 4, i, 16) + m;
-}
-static void ggml_dequantize_q5_0(const uint8_t *b, float *y) { // d, fifth bits (4), quants (16)
-    const float d = ggml_read_f16(b);
-    for (int i = 0; i < QK; i++)
-        y[i] = d * (float)((ggml_nibble(b + 6, i, 16) | ggml_bit(b + 2, i) << 4) - 16);
-}
-static void ggml_dequantize_q5_1(const uint8_t *b, float *y) { // d, m, fifth bits (4), quants (16)
-    const float d = ggml_read_f16(b), m = ggml_read_f16(b + 2);
-    for (int i = 0; i < QK; i++)
-        y[i] = d * (float)(ggml_nibble(b + 8, i, 16) | ggml_bit(b + 4, i) << 4) + m;
-}
-static void ggml_dequantize_q8_0(const uint8_t *b, float *y) { // d, quants (32)
-    const float d = ggml_read_f16(b);
-    for (int i = 0; i < QK; i++) y[i] = d * (float)(int8_t)b[2 + i];
-}
 // d, d times the quants' sum, quants (32)
 static void ggml_dequantize_q8_1(const uint8_t *b, float *y) {
     const float d = ggml_read_f16(b);
@@ -100,26 +78,10 @@ static void ggml_dequantize_q1_0(const uint8_t *b, float *y) { // d, signs (16)
 
 // ------------------------------------------------------------------------------- superblocks of 256
 
-// scales and minimums (16), quants (64), d, m
-static void ggml_dequantize_q2_k(const uint8_t *b, float *y) {
-    for (int g = 0; g < 16; g++) {
-        const float d = ggml_read_f16(b + 80) * (float)(b[g] & 15),
-                    m = ggml_read_f16(b + 82) * (float)(b[g] >> 4);
-        for (int i = 16 * g; i < 16 * (g + 1); i++) y[i] = d * (float)ggml_two_bits(b + 16, i) - m;
-    }
-}
 static float ggml_q3_k_scale(const uint8_t *b, int g) {
     const uint8_t *scales = b + 96;
     const int high = scales[8 + g % 4] >> (g / 4 * 2) & 3;
     return ggml_read_f16(b + 108) * (float)((ggml_nibble(scales, g, 8) | high << 4) - 32);
-}
-// third bits (32), quants (64), scales (12), d
-static void ggml_dequantize_q3_k(const uint8_t *b, float *y) {
-    for (int g = 0; g < 16; g++) {
-        const float d = ggml_q3_k_scale(b, g);
-        for (int i = 16 * g; i < 16 * (g + 1); i++)
-            y[i] = d * (float)(ggml_two_bits(b + 32, i) - (ggml_plane_bit(b, i) ? 0 : 4));
-    }
 }
 
 // Computes scale and minimum of the g-th 32 elements from d, m and 6 bits each in 12 bytes.
@@ -129,31 +91,6 @@ static void ggml_scale_and_min(const uint8_t *b, int g, float *d, float *m) {
     const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 2 & 48);
     *d = ggml_read_f16(b) * (float)scale;
     *m = ggml_read_f16(b + 2) * (float)minimum;
-}
-static void ggml_dequantize_q4_k(const uint8_t *b, float *y) { // d, m, scales (12), quants (128)
-    for (int g = 0; g < 8; g++) {
-        float d, m;
-        ggml_scale_and_min(b, g, &d, &m);
-        for (int i = 32 * g; i < 32 * (g + 1); i++)
-            y[i] = d * (float)ggml_nibble(b + 16, i, 32) - m;
-    }
-}
-// d, m, scales (12), fifth bits (32), quants (128)
-static void ggml_dequantize_q5_k(const uint8_t *b, float *y) {
-    for (int g = 0; g < 8; g++) {
-        float d, m;
-        ggml_scale_and_min(b, g, &d, &m);
-        for (int i = 32 * g; i < 32 * (g + 1); i++)
-            y[i] = d * (float)(ggml_nibble(b + 48, i, 32) | ggml_plane_bit(b + 16, i) << 4) - m;
-    }
-}
-// quants (128), their high bits (64), scales (16), d
-static void ggml_dequantize_q6_k(const uint8_t *b, float *y) {
-    for (int g = 0; g < 16; g++) {
-        const float d = ggml_read_f16(b + 208) * (float)(int8_t)b[192 + g];
-        for (int i = 16 * g; i < 16 * (g + 1); i++)
-            y[i] = d * (float)((ggml_nibble(b, i, 64) | ggml_two_bits(b + 128, i) << 4) - 32);
-    }
 }
 // d (f32), quants (256), sums of 16 (32)
 static void ggml_dequantize_q8_k(const uint8_t *b, float *y) {
@@ -181,11 +118,6 @@ static void ggml_dequantize_tq2_0(const uint8_t *b, float *y) { // quants (64), 
 }
 
 static const int8_t doubled_f4[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-static void ggml_dequantize_mxfp4(const uint8_t *b, float *y) { // exponent of 2 (1), quants (16)
-    const float d =
-        *b > 1 ? ggml_f32_from_bits((*b - 1u) << 23) : ggml_f32_from_bits(0x00200000u << *b);
-    for (int i = 0; i < QK; i++) y[i] = d * (float)doubled_f4[ggml_nibble(b + 1, i, 16)];
-}
 // scales of 16 (e4m3 without sign) (4), quants (32)
 static void ggml_dequantize_nvfp4(const uint8_t *b, float *y) {
     for (int g = 0; g < 4; g++) {
@@ -200,44 +132,36 @@ static void ggml_dequantize_nvfp4(const uint8_t *b, float *y) {
 
 static const int8_t iq4_nl_values[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                        1,    13,   25,  38,  53,  69,  89,  113};
-static void ggml_dequantize_iq4_nl(const uint8_t *b, float *y) { // d, quants (16)
-    const float d = ggml_read_f16(b);
-    for (int i = 0; i < QK; i++) y[i] = d * (float)iq4_nl_values[ggml_nibble(b + 2, i, 16)];
-}
 static float ggml_iq4_xs_scale(const uint8_t *b, int g) {
     const unsigned low = b[4 + g / 2] >> (g % 2 * 4) & 15, high = ggml_u16(b + 2) >> (2 * g) & 3;
     return ggml_read_f16(b) * (float)((int)(low | high << 4) - 32);
 }
-// d, scales' high bits (2), low ones (4), quants (128)
-static void ggml_dequantize_iq4_xs(const uint8_t *b, float *y) {
-    for (int g = 0; g < 8; g++) {
-        const float d = ggml_iq4_xs_scale(b, g);
-        for (int i = 32 * g; i < 32 * (g + 1); i++)
-            y[i] = d * (float)iq4_nl_values[ggml_nibble(b + 8, i, 16)];
-    }
-}
 
 // ----------------------------------------------------------------------------------- quants and scales
 
-// Unpack the same blocks to signed quants: unsigned ones minus half of their range.
+// These unpack blocks to signed quants: unsigned ones minus half of their range.
+
 // Unpacks the low halves of 16 bytes, then the high halves, minus 8, in loops that compilers
 // vectorise.
 static inline void ggml_split_nibbles(const uint8_t *restrict b, int8_t *restrict quants) {
     for (int i = 0; i < 16; i++) quants[i] = (int8_t)((b[i] & 15) - 8);
     for (int i = 0; i < 16; i++) quants[16 + i] = (int8_t)((b[i] >> 4) - 8);
 }
+// d, quants (16)
 static void ggml_unpack_q4_0(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     (void)offsets;
     *scales = ggml_read_f16(b);
     ggml_split_nibbles(b + 2, quants);
 }
+// d, m, quants (16)
 static void ggml_unpack_q4_1(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     *scales = ggml_read_f16(b);
     *offsets = ggml_read_f16(b + 2);
     ggml_split_nibbles(b + 4, quants);
 }
+// d, fifth bits (4), quants (16)
 static void ggml_unpack_q5_0(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     (void)offsets;
@@ -245,6 +169,7 @@ static void ggml_unpack_q5_0(const uint8_t *restrict b, int8_t *restrict quants,
     for (int i = 0; i < QK; i++)
         quants[i] = (int8_t)((ggml_nibble(b + 6, i, 16) | ggml_bit(b + 2, i) << 4) - 16);
 }
+// d, m, fifth bits (4), quants (16)
 static void ggml_unpack_q5_1(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     *scales = ggml_read_f16(b);
@@ -252,12 +177,14 @@ static void ggml_unpack_q5_1(const uint8_t *restrict b, int8_t *restrict quants,
     for (int i = 0; i < QK; i++)
         quants[i] = (int8_t)((ggml_nibble(b + 8, i, 16) | ggml_bit(b + 4, i) << 4) - 16);
 }
+// d, quants (32)
 static void ggml_unpack_q8_0(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     (void)offsets;
     *scales = ggml_read_f16(b);
     memcpy(quants, b + 2, QK);
 }
+// scales and minimums (16), quants (64), d, m
 static void ggml_unpack_q2_k(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     for (int g = 0; g < 16; g++) {
@@ -266,6 +193,7 @@ static void ggml_unpack_q2_k(const uint8_t *restrict b, int8_t *restrict quants,
     }
     for (int i = 0; i < QK_K; i++) quants[i] = (int8_t)(ggml_two_bits(b + 16, i) - 2);
 }
+// third bits (32), quants (64), scales (12), d
 static void ggml_unpack_q3_k(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     (void)offsets;
@@ -273,6 +201,7 @@ static void ggml_unpack_q3_k(const uint8_t *restrict b, int8_t *restrict quants,
     for (int i = 0; i < QK_K; i++)
         quants[i] = (int8_t)(ggml_two_bits(b + 32, i) - (ggml_plane_bit(b, i) ? 0 : 4));
 }
+// d, m, scales (12), quants (128)
 static void ggml_unpack_q4_k(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     for (int g = 0; g < 8; g++) {
@@ -287,6 +216,7 @@ static void ggml_unpack_q4_k(const uint8_t *restrict b, int8_t *restrict quants,
             quants[32 + i] = (int8_t)((both >> 4) - 8);
         }
 }
+// d, m, scales (12), fifth bits (32), quants (128)
 static void ggml_unpack_q5_k(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     for (int g = 0; g < 8; g++) {
@@ -297,6 +227,7 @@ static void ggml_unpack_q5_k(const uint8_t *restrict b, int8_t *restrict quants,
     for (int i = 0; i < QK_K; i++)
         quants[i] = (int8_t)((ggml_nibble(b + 48, i, 32) | ggml_plane_bit(b + 16, i) << 4) - 16);
 }
+// quants (128), their high bits (64), scales (16), d
 static void ggml_unpack_q6_k(const uint8_t *restrict b, int8_t *restrict quants,
                              float *restrict scales, float *restrict offsets) {
     (void)offsets;
@@ -310,18 +241,21 @@ static void ggml_unpack_q6_k(const uint8_t *restrict b, int8_t *restrict quants,
             quants[96 + i] = (int8_t)((second >> 4 | (high >> 2 & 48)) - 32);
         }
 }
+// exponent of 2 (1), quants (16)
 static void ggml_unpack_mxfp4(const uint8_t *restrict b, int8_t *restrict quants,
                               float *restrict scales, float *restrict offsets) {
     (void)offsets;
     *scales = *b > 1 ? ggml_f32_from_bits((*b - 1u) << 23) : ggml_f32_from_bits(0x00200000u << *b);
     for (int i = 0; i < QK; i++) quants[i] = doubled_f4[ggml_nibble(b + 1, i, 16)];
 }
+// d, quants (16)
 static void ggml_unpack_iq4_nl(const uint8_t *restrict b, int8_t *restrict quants,
                                float *restrict scales, float *restrict offsets) {
     (void)offsets;
     *scales = ggml_read_f16(b);
     for (int i = 0; i < QK; i++) quants[i] = iq4_nl_values[ggml_nibble(b + 2, i, 16)];
 }
+// d, scales' high bits (2), low ones (4), quants (128)
 static void ggml_unpack_iq4_xs(const uint8_t *restrict b, int8_t *restrict quants,
                                float *restrict scales, float *restrict offsets) {
     (void)offsets;
@@ -462,26 +396,26 @@ static void ggml_dequantize_iq1_m(const uint8_t *b, float *y) {
 static const ct_ggml_type types[] = { // by the id in files
     [0]  = {"F32",     CT_F32,       1,   4, ggml_convert_f32, 0, 0, 0, NULL},
     [1]  = {"F16",     CT_F16,       1,   2, ggml_convert_f16, 0, 0, 0, NULL},
-    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, ggml_dequantize_q4_0, 4, 32, 0, ggml_unpack_q4_0},
-    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, ggml_dequantize_q4_1, 4, 32, 8, ggml_unpack_q4_1},
-    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, ggml_dequantize_q5_0, 8, 32, 0, ggml_unpack_q5_0},
-    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, ggml_dequantize_q5_1, 8, 32, 16, ggml_unpack_q5_1},
-    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, ggml_dequantize_q8_0, 8, 32, 0, ggml_unpack_q8_0},
+    [2]  = {"Q4_0",    CT_DEFAULT,  32,  18, NULL, 4, 32, 0, ggml_unpack_q4_0},
+    [3]  = {"Q4_1",    CT_DEFAULT,  32,  20, NULL, 4, 32, 8, ggml_unpack_q4_1},
+    [6]  = {"Q5_0",    CT_DEFAULT,  32,  22, NULL, 8, 32, 0, ggml_unpack_q5_0},
+    [7]  = {"Q5_1",    CT_DEFAULT,  32,  24, NULL, 8, 32, 16, ggml_unpack_q5_1},
+    [8]  = {"Q8_0",    CT_DEFAULT,  32,  34, NULL, 8, 32, 0, ggml_unpack_q8_0},
     [9]  = {"Q8_1",    CT_DEFAULT,  32,  36, ggml_dequantize_q8_1, 0, 0, 0, NULL},
-    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, ggml_dequantize_q2_k, 4, 16, 2, ggml_unpack_q2_k},
-    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, ggml_dequantize_q3_k, 4, 16, 0, ggml_unpack_q3_k},
-    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, ggml_dequantize_q4_k, 4, 32, 8, ggml_unpack_q4_k},
-    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, ggml_dequantize_q5_k, 8, 32, 16, ggml_unpack_q5_k},
-    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, ggml_dequantize_q6_k, 8, 16, 0, ggml_unpack_q6_k},
+    [10] = {"Q2_K",    CT_DEFAULT, 256,  84, NULL, 4, 16, 2, ggml_unpack_q2_k},
+    [11] = {"Q3_K",    CT_DEFAULT, 256, 110, NULL, 4, 16, 0, ggml_unpack_q3_k},
+    [12] = {"Q4_K",    CT_DEFAULT, 256, 144, NULL, 4, 32, 8, ggml_unpack_q4_k},
+    [13] = {"Q5_K",    CT_DEFAULT, 256, 176, NULL, 8, 32, 16, ggml_unpack_q5_k},
+    [14] = {"Q6_K",    CT_DEFAULT, 256, 210, NULL, 8, 16, 0, ggml_unpack_q6_k},
     [15] = {"Q8_K",    CT_DEFAULT, 256, 292, ggml_dequantize_q8_k, 0, 0, 0, NULL},
     [16] = {"IQ2_XXS", CT_DEFAULT, 256,  66, ggml_dequantize_iq2_xxs, 0, 0, 0, NULL},
     [17] = {"IQ2_XS",  CT_DEFAULT, 256,  74, ggml_dequantize_iq2_xs, 0, 0, 0, NULL},
     [18] = {"IQ3_XXS", CT_DEFAULT, 256,  98, ggml_dequantize_iq3_xxs, 0, 0, 0, NULL},
     [19] = {"IQ1_S",   CT_DEFAULT, 256,  50, ggml_dequantize_iq1_s, 0, 0, 0, NULL},
-    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, ggml_dequantize_iq4_nl, 8, 32, 0, ggml_unpack_iq4_nl},
+    [20] = {"IQ4_NL",  CT_DEFAULT,  32,  18, NULL, 8, 32, 0, ggml_unpack_iq4_nl},
     [21] = {"IQ3_S",   CT_DEFAULT, 256, 110, ggml_dequantize_iq3_s, 0, 0, 0, NULL},
     [22] = {"IQ2_S",   CT_DEFAULT, 256,  82, ggml_dequantize_iq2_s, 0, 0, 0, NULL},
-    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, ggml_dequantize_iq4_xs, 8, 32, 0, ggml_unpack_iq4_xs},
+    [23] = {"IQ4_XS",  CT_DEFAULT, 256, 136, NULL, 8, 32, 0, ggml_unpack_iq4_xs},
     [24] = {"I8",      CT_I8,        1,   1, ggml_convert_i8, 0, 0, 0, NULL},
     [25] = {"I16",     CT_I16,       1,   2, ggml_convert_i16, 0, 0, 0, NULL},
     [26] = {"I32",     CT_I32,       1,   4, ggml_convert_i32, 0, 0, 0, NULL},
@@ -491,7 +425,7 @@ static const ct_ggml_type types[] = { // by the id in files
     [30] = {"BF16",    CT_BF16,      1,   2, ggml_convert_bf16, 0, 0, 0, NULL},
     [34] = {"TQ1_0",   CT_DEFAULT, 256,  54, ggml_dequantize_tq1_0, 0, 0, 0, NULL},
     [35] = {"TQ2_0",   CT_DEFAULT, 256,  66, ggml_dequantize_tq2_0, 0, 0, 0, NULL},
-    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, ggml_dequantize_mxfp4, 8, 32, 0, ggml_unpack_mxfp4},
+    [39] = {"MXFP4",   CT_DEFAULT,  32,  17, NULL, 8, 32, 0, ggml_unpack_mxfp4},
     [40] = {"NVFP4",   CT_DEFAULT,  64,  36, ggml_dequantize_nvfp4, 0, 0, 0, NULL},
     [41] = {"Q1_0",    CT_DEFAULT, 128,  18, ggml_dequantize_q1_0, 0, 0, 0, NULL},
 };
@@ -503,7 +437,23 @@ const ct_ggml_type *ct__ggml_type(uint32_t number) {
 
 uint32_t ct__ggml_type_id(const ct_ggml_type *type) { return (uint32_t)(type - types); }
 
+// Dequantises a block through its quants and scales; types without a zero point have no offsets.
+static void ggml_dequantize_unpacked(const ct_ggml_type *type, const uint8_t *block, float *y) {
+    int8_t quants[QK_K];
+    float scales[QK_K / 16], offsets[QK_K / 16];
+    type->unpack(block, quants, scales, offsets);
+    for (int i = 0, g = 0; i < type->elements; g++)
+        for (const int end = i + type->group; i < end; i++) {
+            y[i] = scales[g] * (float)(quants[i] + type->zero_point);
+            if (type->zero_point) y[i] += offsets[g];
+        }
+}
+
 void ct__ggml_dequantize(const ct_ggml_type *type, const void *blocks, size_t n, float *to) {
     const uint8_t *from = blocks;
-    for (; n; n--, from += type->bytes, to += type->elements) type->dequantize(from, to);
+    for (; n; n--, from += type->bytes, to += type->elements)
+        if (type->unpack)
+            ggml_dequantize_unpacked(type, from, to);
+        else
+            type->dequantize(from, to);
 }

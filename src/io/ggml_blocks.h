@@ -12,7 +12,7 @@ typedef struct ct_ggml_type {
     const char *name;    // "Q4_K"; NULL: no type has this id
     ct_dtype dtype;      // CT_DEFAULT: blocks
     int elements, bytes; // of a block; a plain element is a block of one
-    void (*dequantize)(const uint8_t *block, float *to);
+    void (*dequantize)(const uint8_t *block, float *to); // NULL: through unpack
     // For blocks with element = (quant + zero_point) * scale + offset: bits of a quant, 4 or 8, in
     // two's complement; number of elements that share scale and offset; what is subtracted from the
     // file's unsigned quants, 0 if there are no offsets. bits is 0 for other blocks.

@@ -1,5 +1,4 @@
 // Loads and saves tensors with arbitrary names in safetensors files.
-#include <stdio.h>
 #include <string.h>
 
 #include "cotan/binding.h"

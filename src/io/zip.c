@@ -1,7 +1,6 @@
 #include "io/zip.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "io/utf8.h"

@@ -7,13 +7,11 @@
 
 #include "base/os.h"
 #include "base/fp_env.h"
-#include "base/text.h"
 #include "cotan/embed.h"
 #include "io/config.h"
 #include "io/json.h"
 #include "models/batches.h"
 #include "models/lm_gguf.h"
-#include "ops/rules.h"
 #include "text/tokenizer.h"
 
 enum { DEFAULT_BATCH = 2048, EMBED_MAX_PATH = 4096 };

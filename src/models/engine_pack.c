@@ -1,7 +1,6 @@
 // Packs the kernels of a model's engine for other machines: its steps are planned for each of them.
 #include "graph/plans.h"
 #include "models/engine.h"
-#include "ops/rules.h"
 
 typedef struct pack_steps {
     const ct_pretrained *model;

@@ -1,6 +1,5 @@
 // The engine's queue of sequences, and the hash table of all sequences by id. Each operation takes constant
 // time. The callers hold the engine's lock.
-#include <string.h>
 
 #include "base/mem.h"
 #include "models/engine.h"

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE // for memmem
 #include <string.h>
 
-#include "base/mem.h"
 #include "models/engine.h"
 #include "models/lm_sampling.h"
 

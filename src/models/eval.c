@@ -10,7 +10,6 @@
 #include "graph/graph.h"
 #include "io/json.h"
 #include "models/lm_score.h"
-#include "ops/rules.h"
 #include "text/text.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "graph/plans.h"
 #include "io/ggml_blocks.h"
-#include "ops/rules.h"
 
 // rows of a group; bytes that are converted before they are copied
 enum { QUANT_GROUP_ROWS = 16, QUANT_STAGE_BYTES = 4 << 20 };

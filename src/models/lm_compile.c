@@ -2,10 +2,7 @@
 // training step. Everything is recorded for a dry device: nothing runs, and unless weights are embedded
 // only their sizes are read.
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "graph/plans.h"
 #include "models/lm.h"
 

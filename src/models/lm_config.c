@@ -12,7 +12,6 @@
 #include "graph/graph.h"
 #include "io/weights.h"
 #include "models/lm_run.h"
-#include "optim/stage.h"
 
 static void lm_config_fill_defaults(ct_lm_train_options *o) {
     if (!o->steps) o->steps = 2000;

@@ -1,8 +1,6 @@
 // Generates a continuation of a prompt: an engine with one request.
-#include "base/mem.h"
 #include "cotan/engine.h"
 #include "models/engine.h"
-#include "models/lm_sampling.h"
 
 typedef struct generate_state {
     const ct_lm_generate_args *args;

@@ -1,6 +1,5 @@
 // Estimates the memory of a run before it begins: a dry run records everything once for a dry device.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/os.h"
 #include "graph/plans.h"

@@ -2,10 +2,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/os.h"
-#include "graph/graph.h"
 #include "io/utf8.h"
 #include "models/lm_run.h"
 

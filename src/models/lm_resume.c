@@ -15,7 +15,6 @@
 
 #include "io/crc32c.h"
 #include "io/safetensors.h"
-#include "io/utf8.h"
 #include "io/weights.h"
 #include "models/lm.h"
 #include "train/checkpoint.h"

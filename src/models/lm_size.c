@@ -2,7 +2,6 @@
 // sizes whose time and memory fit, and which has not too many parameters for the text. A matmul is timed to
 // estimate the duration under the current load; the choice does not depend on it, so that it is
 // reproducible.
-#include <inttypes.h>
 #include <math.h>
 
 #include "base/os.h"

@@ -8,7 +8,6 @@
 #include "io/safetensors.h"
 #include "io/utf8.h"
 #include "models/lm_run.h"
-#include "optim/stage.h"
 
 bool ct__lm_state_path(const ct_lm_run *r, const char *dir, const char *name,
                        char path[CT_RUN_PATH]) {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/fp_env.h"
-#include "base/os.h"
 #include "base/threefry.h"
 #include "graph/plans.h"
 #include "io/metrics.h"

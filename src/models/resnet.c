@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "nn/store.h"
-#include "ops/rules.h"
 
 enum { STAGES = 4, MAX_BLOCKS = 16, MAX_CONVS = 3 };
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fp_env.h"
 #include "ops/quantise.h"
 #include "ops/rules.h"
 

@@ -405,11 +405,7 @@ FILTER(filter_items) {
 FILTER(filter_reverse) {
     UNUSED;
     ct_jv list = filter_copy_list(m, self, JV_GENERATOR);
-    for (size_t i = 0, n = list.list->n; i < n / 2; i++) {
-        ct_jv v = list.list->v[i];
-        list.list->v[i] = list.list->v[n - 1 - i];
-        list.list->v[n - 1 - i] = v;
-    }
+    ct__jv_reverse(list.list);
     return self.kind == JV_STRING ? ct__jv_join(m, ct__jv_cstring(m, ""), list.list) : list;
 }
 

@@ -2,10 +2,8 @@
 // whitespace between the start of its line and itself.
 #define _GNU_SOURCE // memrchr
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "io/utf8.h"
 #include "text/jinja_ast.h"
 
 typedef struct jinja_lexer {

@@ -138,29 +138,19 @@ static ct_jinja_node *parse_tuple(jinja_parser *p, bool simple, bool condition, 
     return node;
 }
 
-static ct_jinja_node *parse_list(jinja_parser *p) {
-    ct_jinja_node *node = parse_new_node(p, JN_LIST), **end = &node->args;
-    parse_expect_operator(p, '[');
-    while (!parse_is_operator(p->t, ']')) {
+// Parses "[a, b]", or "{a: b, c: d}", whose keys and values alternate.
+static ct_jinja_node *parse_items(jinja_parser *p, ct_jinja_kind kind, char open, char close) {
+    ct_jinja_node *node = parse_new_node(p, kind), **end = &node->args;
+    parse_expect_operator(p, open);
+    while (!parse_is_operator(p->t, close)) {
         if (node->args) parse_expect_operator(p, ',');
-        if (parse_is_operator(p->t, ']')) break;
+        if (parse_is_operator(p->t, close)) break;
         parse_append(&end, parse_expression(p, true));
-    }
-    parse_expect_operator(p, ']');
-    return node;
-}
-
-static ct_jinja_node *parse_dict(jinja_parser *p) {
-    ct_jinja_node *node = parse_new_node(p, JN_DICT), **end = &node->args;
-    parse_expect_operator(p, '{');
-    while (!parse_is_operator(p->t, '}')) {
-        if (node->args) parse_expect_operator(p, ',');
-        if (parse_is_operator(p->t, '}')) break;
-        parse_append(&end, parse_expression(p, true));
+        if (kind == JN_LIST) continue;
         parse_expect_operator(p, ':');
         parse_append(&end, parse_expression(p, true));
     }
-    parse_expect_operator(p, '}');
+    parse_expect_operator(p, close);
     return node;
 }
 
@@ -207,8 +197,8 @@ static ct_jinja_node *parse_primary(jinja_parser *p, bool target) {
         parse_seal_string(p, node->value);
         return node;
     }
-    if (parse_is_operator(p->t, '[')) return parse_list(p);
-    if (parse_is_operator(p->t, '{')) return parse_dict(p);
+    if (parse_is_operator(p->t, '[')) return parse_items(p, JN_LIST, '[', ']');
+    if (parse_is_operator(p->t, '{')) return parse_items(p, JN_DICT, '{', '}');
     if (!parse_accept_operator(p, '(')) parse_expected(p, "an expression");
     ct__jinja_enter(p->m);
     node = parse_tuple(p, false, true, false, true);

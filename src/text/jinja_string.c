@@ -1,7 +1,6 @@
 // Strings of characters, and those methods of str, list, tuple and dict that change nothing in
 // place.
 #define _GNU_SOURCE // memmem
-#include <inttypes.h>
 #include <string.h>
 
 #include "io/utf8.h"
@@ -317,7 +316,7 @@ static size_t string_search_back(ct_jinja_machine *m, const ct_jv_string *in, si
     return in->n + 1;
 }
 
-static void string_reverse_list(ct_jv_list *list) {
+void ct__jv_reverse(ct_jv_list *list) {
     for (size_t i = 0; i < list->n / 2; i++) {
         ct_jv v = list->v[i];
         list->v[i] = list->v[list->n - 1 - i];
@@ -356,7 +355,7 @@ METHOD(str_rsplit) {
         end = found;
     }
     string_push_range(m, list.list, self, 0, end);
-    string_reverse_list(list.list);
+    ct__jv_reverse(list.list);
     return list;
 }
 

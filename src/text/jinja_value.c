@@ -21,10 +21,8 @@ typedef struct ct_jv_buffer { // a buffer that a string can grow into
 
 // ------------------------------------------------------------------------------- failing, counting
 
-static _Noreturn void value_fail(ct_jinja_machine *m, ct_code code, const char *format,
-                                 va_list args) __attribute__((format(printf, 3, 0)));
-static _Noreturn void value_fail(ct_jinja_machine *m, ct_code code, const char *format,
-                                 va_list args) {
+__attribute__((format(printf, 3, 0))) static _Noreturn void
+value_fail(ct_jinja_machine *m, ct_code code, const char *format, va_list args) {
     char text[CT_ERROR_TEXT];
     vsnprintf(text, sizeof text, format, args);
     ct__err(m->err, code, CT_NOWHERE, m->name, "line %d: %s", m->line, text);

@@ -259,6 +259,7 @@ ct_jv ct__jv_upper(ct_jinja_machine *m, ct_jv text);
 ct_jv ct__jv_lower(ct_jinja_machine *m, ct_jv text);
 ct_jv ct__jv_capitalize(ct_jinja_machine *m, ct_jv text);
 ct_jv ct__jv_replace(ct_jinja_machine *m, ct_jv text, ct_jv old, ct_jv replacement, int64_t count);
+void ct__jv_reverse(ct_jv_list *list); // in place
 ct_jv ct__jv_join(ct_jinja_machine *m, ct_jv between, const ct_jv_list *parts);
 ct_jv_list *ct__jv_split_lines(ct_jinja_machine *m, ct_jv text, bool keep_ends);
 ct_jv ct__jv_substring(ct_jinja_machine *m, ct_jv text, int64_t from,

@@ -1,5 +1,4 @@
 // The models Unigram, WordPiece and WordLevel, and the cache of words for every model.
-#include <math.h>
 #include <string.h>
 
 #include "text/tokenizer.h"

@@ -1,7 +1,6 @@
 // Regular expressions, compiled and matched by PCRE2.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"

@@ -1,5 +1,4 @@
 // Tokenizers: construction, lookup, and the public functions.
-#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 // Training of a byte-level BPE: repeatedly makes the most frequent pair of adjacent symbols a
 // token. Ties are broken by the ids of the pair, so the result is unique.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"

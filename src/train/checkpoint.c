@@ -139,18 +139,6 @@ static void checkpoint_tidy(int folder, const char *name, void *user) {
         ct__remove_files(folder, name, checkpoint_is_leftover);
 }
 
-static void run_remove_next(int dir);
-
-void ct__run_tidy(const char *dir) {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    ct__remove_files(fd, ".", checkpoint_is_leftover);
-    ct__remove_files(fd, CT_RUN_BEST, checkpoint_is_leftover);
-    run_remove_next(fd);
-    (void)ct__for_each_entry(fd, CT_RUN_SAVES, checkpoint_tidy, NULL);
-    close(fd);
-}
-
 // ------------------------------------------------------------------------------ contents of a folder
 
 typedef struct checkpoint_steps {
@@ -452,6 +440,16 @@ static void run_remove_next(int dir) {
     ct__remove_folder(fd, CT_RUN_BEST, run_is_best_file);
     close(fd);
     ct__remove_folder(dir, NEXT_UNFINISHED, run_is_file);
+}
+
+void ct__run_tidy(const char *dir) {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    ct__remove_files(fd, ".", checkpoint_is_leftover);
+    ct__remove_files(fd, CT_RUN_BEST, checkpoint_is_leftover);
+    run_remove_next(fd);
+    (void)ct__for_each_entry(fd, CT_RUN_SAVES, checkpoint_tidy, NULL);
+    close(fd);
 }
 
 void ct__run_abandon_replace(const char *dir) {

@@ -1,7 +1,6 @@
 // Describes what a file or a folder contains: `cotan info`.
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

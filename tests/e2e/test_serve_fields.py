@@ -36,8 +36,8 @@ def rows():
         values = [] if neutral == "NULL" else json.loads(json.loads(neutral))
         text = words.get(why) or "".join(json.loads(piece) for piece in re.findall(r'"(?:[^"\\]|\\.)*"', why))
         refused += [(family, name, values, text) for family in families(where)]
-    for where, name in re.findall(r'ACCEPTED\(([A-Z_ |]+),\s*"(\w+)"\)', table):
-        taken += [(family, name) for family in families(where)]
+    for where, names in re.findall(r'ACCEPTED\(([A-Z_ |]+),((?:\s*"[\w ]+")+)\)', table):
+        taken += [(family, name) for family in families(where) for name in "".join(re.findall(r'"([^"]*)"', names)).split()]
     assert len(refused) > 100 and len(taken) > 100
     return refused, taken
 

@@ -166,7 +166,7 @@ static void a_fault_is_reported_once_and_never_lost(void **state) {
     int32_t five = 5, got = 0;
     b->copy_in(d, (ct_operand){x, 0}, &five, 4, &err);
     b->free(d, other); // waits, and has nowhere to report to
-    assert_false(b->wait(d, b->event(d), &err));
+    assert_false(b->wait(d, &err));
     assert_string_equal(err.text, "broken: as the test wants it");
     err.code = CT_OK;
     assert_true(b->copy_in(d, (ct_operand){x, 0}, &five, 4, &err)); // afterwards all is well

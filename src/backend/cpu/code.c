@@ -1,7 +1,6 @@
 #include "backend/cpu/code.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "backend/cpu/interp.h"

@@ -427,12 +427,6 @@ static bool cpu_submit(ct_device *device, const ct_command *commands, size_t n, 
     return ok;
 }
 
-// Everything runs within submit, so there is nothing to wait for.
-static uint64_t cpu_event(ct_device *device) { return (void)device, 0; }
-static bool cpu_wait(ct_device *device, uint64_t event, ct_err *err) {
-    return (void)device, (void)event, (void)err, true;
-}
-
 // GFLOP/s of a core: rough values of what such processors reach.
 enum { WITH_AVX512 = 160, WITH_FMA = 60, WITH_LESS = 15, INTERPRETED = 4 };
 
@@ -610,8 +604,6 @@ const ct_backend ct__backend_cpu = {
     .copy_in = ct__host_copy_in,
     .copy_out = ct__host_copy_out,
     .submit = cpu_submit,
-    .event = cpu_event,
-    .wait = cpu_wait,
     .workspace = cpu_workspace,
     .target = cpu_target,
     .measure = cpu_measure,

@@ -2,8 +2,6 @@
 // tiles.
 #include "backend/cpu/interp.h"
 
-#include <string.h>
-
 #include "backend/cpu/interp_code.h"
 #include "base/number.h"
 #include "kir/kir_math.h"

@@ -8,7 +8,6 @@
 #include "backend/cpu/code.h"
 #include "backend/cpu/interp.h"
 #include "backend/cpu/queue.h"
-#include "base/os.h"
 
 typedef struct {
     const ct_kernel *kernel;

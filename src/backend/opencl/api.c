@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/library.h"
-#include "base/mem.h"
 
 static const char default_library[] = "libOpenCL.so.1";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

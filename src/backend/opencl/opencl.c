@@ -2,13 +2,11 @@
 // work-items run one row of the grid each. submit returns when everything has run, so that it
 // reports all failures; "async:opencl" adds the library's own queue.
 #include <stdio.h>
-#include <string.h>
 
 #include "backend/memory.h"
 #include "backend/opencl/opencl.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "kinds/kind.h"
 #include "kir/kir.h"
 
 // ---------------------------------------------------------------------------------------- opening
@@ -213,20 +211,8 @@ static bool opencl_submit(ct_device *device, const ct_command *commands, size_t 
     const int32_t code = n ? s->cl->clFinish(s->queue) : 0;
     return ok && (code == 0 || ct__cl_failed(err, "clFinish", code));
 }
-static uint64_t opencl_event(ct_device *device) { return (void)device, 0; }
-static bool opencl_wait(ct_device *device, uint64_t event, ct_err *err) {
-    return (void)device, (void)event, (void)err, true;
-}
 
 // ---------------------------------------------------------------------------------------- kernels
-
-static ct_target opencl_target(void) {
-    return (ct_target){.cores = ct__cores_allowed(),
-                       .lanes = 16,
-                       .registers = 32,
-                       CT_TARGET_CPU_TASKS,
-                       .gflops = 50};
-}
 
 static bool opencl_needs_f64(const ct_kir *k) {
     for (size_t i = 0; i < k->n; i++)
@@ -286,10 +272,8 @@ const ct_backend ct__backend_opencl = {
     .copy_in = opencl_copy_in,
     .copy_out = opencl_copy_out,
     .submit = opencl_submit,
-    .event = opencl_event,
-    .wait = opencl_wait,
     .workspace = opencl_workspace,
-    .target = opencl_target,
+    .target = ct__target_unmeasured,
     .measure = opencl_measure,
     .build = opencl_build,
 };

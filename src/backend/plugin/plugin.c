@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cotan/device.h"
-#include "backend/memory.h"
 #include "backend/cpu/prelude.h"
 #include "backend/opencl/prelude.h"
 #include "base/library.h"
@@ -188,20 +187,8 @@ static bool plugin_submit(ct_device *device, const ct_command *commands, size_t 
         device, plugin_spec_of(device)->wait(plugin_own_state(device)), "wait", ok ? err : &other);
     return ok && waited;
 }
-static uint64_t plugin_event(ct_device *device) { return (void)device, 0; }
-static bool plugin_wait(ct_device *device, uint64_t event, ct_err *err) {
-    return (void)device, (void)event, (void)err, true;
-}
 
 // ---------------------------------------------------------------------------------------- kernels
-
-static ct_target plugin_target(void) {
-    return (ct_target){.cores = ct__cores_allowed(),
-                       .lanes = 16,
-                       .registers = 32,
-                       CT_TARGET_CPU_TASKS,
-                       .gflops = 50};
-}
 
 static bool plugin_measure(ct_device *device, ct_kernel *const *kernels, size_t n, ct_err *err) {
     (void)device, (void)err;
@@ -277,9 +264,7 @@ static const ct_backend plugin_functions = {
     .copy_in = plugin_copy_in,
     .copy_out = plugin_copy_out,
     .submit = plugin_submit,
-    .event = plugin_event,
-    .wait = plugin_wait,
-    .target = plugin_target,
+    .target = ct__target_unmeasured,
     .measure = plugin_measure,
     .build = plugin_build,
 };

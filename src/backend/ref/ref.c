@@ -57,10 +57,6 @@ static bool ref_submit(ct_device *device, const ct_command *commands, size_t n, 
     const ct_runner runner = {.device = device, .run = ref_run_command, .user = device};
     return ct__run_commands(&runner, commands, n, err);
 }
-static uint64_t ref_event(ct_device *device) { return (void)device, 0; }
-static bool ref_wait(ct_device *device, uint64_t event, ct_err *err) {
-    return (void)device, (void)event, (void)err, true;
-}
 
 static void ref_about(const ct_device *device, ct_text *what, uint64_t *memory) {
     (void)device, (void)memory;
@@ -79,6 +75,4 @@ const ct_backend ct__backend_ref = {
     .copy_in = ct__host_copy_in,
     .copy_out = ct__host_copy_out,
     .submit = ref_submit,
-    .event = ref_event,
-    .wait = ref_wait,
 };

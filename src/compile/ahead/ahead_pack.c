@@ -2,7 +2,6 @@
 // devices that record kernels and run nothing.
 #include "backend/cpu/pack.h"
 #include "compile/plan.h"
-#include "ops/rules.h"
 
 // What is packed: the plans that `plan` makes, for all levels and numbers of cores.
 typedef struct pack_plans {

@@ -7,7 +7,6 @@
 #include "compile/memory/memplan.h"
 #include "compile/check/check.h"
 #include "kinds/kind.h"
-#include "ops/rules.h"
 #include "transform/loop.h"
 
 typedef struct check_op {
@@ -244,7 +243,7 @@ static bool check_ops_alloc_buffers(ct_check_run *x, const ct_program *p, void *
 
 static void check_ops_free_buffers(ct_check_run *x, const ct_program *p, op_memory *m) {
     ct_device *device = check_ops_device(x);
-    device->backend->wait(device, device->backend->event(device), NULL);
+    ct__device_wait(device, NULL);
     for (size_t i = 0; i < p->n_bufs; i++)
         if (m->buffer[i] && p->bufs[i].kind != CT_BUF_TEMP)
             ct__device_free(device, m->buffer[i], p->bufs[i].bytes, CT_MEMORY_VALUES);

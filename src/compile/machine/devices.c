@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/memory.h"
 #include "base/os.h"
 #include "compile/plan.h"
 #include "graph/graph.h"

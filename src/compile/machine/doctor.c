@@ -1,7 +1,6 @@
 // Checks whether a machine has what Cotan needs: `cotan doctor`.
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <inttypes.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <jansson.h>
 #include <pcre2.h>
@@ -16,7 +15,6 @@
 #include "backend/cpu/build.h"
 #include "backend/cpu/cache.h"
 #include "backend/cpu/cc.h"
-#include "backend/memory.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/text.h"

@@ -1,6 +1,5 @@
 // Drops the initial values of carried tensors that nothing uses, neither after the scan nor in its later
 // iterations. The lowering of the loop skips their updates.
-#include <string.h>
 
 #include "compile/passes/passes.h"
 #include "transform/loop.h"

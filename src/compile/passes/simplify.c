@@ -2,7 +2,6 @@
 // -(-x); a cast, reshape, expand or permute that changes nothing; a reshape of a reshape. (x + 0 stays: it
 // turns -0 into 0.)
 #include <math.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "compile/passes/passes.h"

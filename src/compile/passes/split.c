@@ -1,7 +1,5 @@
 #include "compile/passes/split.h"
 
-#include <string.h>
-
 enum { SPLIT_ANY_DEVICE = UINT32_MAX };
 typedef struct {
     ct_ctx *ctx;

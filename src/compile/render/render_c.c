@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "compile/render/render_impl.h"
-#include "kir/kir_math.h"
 
 // A loop of at least C_LONG_LOOP elements and at most C_MAX_DUPLICATED instructions is written twice: once
 // for full vectors, once for the tail.
@@ -57,13 +56,9 @@ static void c_write_mask(const ct_render *r, int32_t loop, ct_kval cond) {
     if (cond < 0) {
         ct__text_add(r->out, tail);
     } else if (r->shape[cond].vary == CT_UNIFORM) {
-        ct__text_add(r->out, "(");
-        ct__render_scalar(r, cond);
-        ct__textf(r->out, " ? %s : 0)", tail);
+        ct__render_format(r, "($s ? $t : 0)", cond, tail);
     } else {
-        ct__text_add(r->out, "(bits_of(");
-        ct__render_wide(r, cond);
-        ct__textf(r->out, ") & %s)", tail);
+        ct__render_format(r, "(bits_of($w) & $t)", cond, tail);
     }
 }
 
@@ -79,24 +74,18 @@ static void c_write_address(const ct_render *r, int64_t buf, ct_kval index) {
     ct__render_buffer(r, buf);
     int64_t zero = 1;
     if (ct__kir_is_int(r->k, index, &zero) && zero == 0) return;
-    ct__text_add(r->out, " + ");
-    ct__render_scalar(r, index);
+    ct__render_format(r, " + $s", index);
 }
 
 static void c_write_element(const ct_render *r, int64_t buf, ct_kval index) {
     ct__render_buffer(r, buf);
-    ct__text_add(r->out, "[");
-    ct__render_scalar(r, index);
-    ct__text_add(r->out, "]");
+    ct__render_format(r, "[$s]", index);
 }
 
 static void c_write_scalar_load(const ct_render *r, const ct_kins *ins) {
     ct_converter c = ct__render_converter("up", r->k->bufs[ins->imm.i].dtype);
     const char *up = c.s;
-    if (ins->b >= 0) {
-        ct__render_scalar(r, ins->b);
-        ct__text_add(r->out, " ? ");
-    }
+    if (ins->b >= 0) ct__render_format(r, "$s ? ", ins->b);
     if (*up) ct__textf(r->out, "s_%s(", up);
     c_write_element(r, ins->imm.i, ins->a);
     if (*up) ct__text_add(r->out, ")");
@@ -126,9 +115,7 @@ static bool c_try_table_lookup(const ct_render *r, const ct_kins *ins) {
     if (x < 0) return false;
     c_open_access(r, ins->imm.i, "lookup");
     ct__render_buffer(r, ins->imm.i);
-    ct__text_add(r->out, ", ");
-    ct__render_wide(r, x);
-    ct__text_add(r->out, ")");
+    ct__render_format(r, ", $w)", x);
     return true;
 }
 
@@ -139,11 +126,7 @@ static void c_write_gather(const ct_render *r, const ct_kins *ins) {
     c_open_access(r, ins->imm.i, row ? "ldm" : x >= 0 ? "ldi" : "ldg");
     ct__render_buffer(r, ins->imm.i);
     if (x >= 0) ct__render_uniform_part(r, ins->a);
-    ct__text_add(r->out, row ? " + " : ", ");
-    if (row)
-        ct__render_scalar(r, x);
-    else
-        ct__render_wide(r, x >= 0 ? x : ins->a);
+    ct__render_format(r, row ? " + $s" : ", $w", x >= 0 ? x : ins->a);
 }
 
 static void c_write_wide_load(const ct_render *r, ct_kval v, const ct_kins *ins) {
@@ -186,11 +169,7 @@ static ct_kval c_unrounded_operand(const ct_render *r, const ct_kins *store) {
 static void c_write_scalar_store(const ct_render *r, const ct_kins *ins) {
     ct_converter c = ct__render_converter("down", r->k->bufs[ins->imm.i].dtype);
     const char *down = c.s;
-    if (ins->c >= 0) {
-        ct__text_add(r->out, "if (");
-        ct__render_scalar(r, ins->c);
-        ct__text_add(r->out, ") ");
-    }
+    if (ins->c >= 0) ct__render_format(r, "if ($s) ", ins->c);
     c_write_element(r, ins->imm.i, ins->a);
     ct__text_add(r->out, " = ");
     bool narrows = r->k->bufs[ins->imm.i].dtype != CT_BOOL && *down;
@@ -224,8 +203,7 @@ static void c_write_store(const ct_render *r, ct_kval v, const ct_kins *ins) {
     c_open_access(r, ins->imm.i, form);
     if (index.vary == CT_VARYING) {
         ct__render_buffer(r, ins->imm.i);
-        ct__text_add(r->out, ", ");
-        ct__render_wide(r, ins->a);
+        ct__render_format(r, ", $w", ins->a);
     } else {
         c_write_address(r, ins->imm.i, ins->a);
         if (!one) ct__textf(r->out, ", %" PRId64, index.stride);
@@ -239,9 +217,7 @@ static void c_write_store(const ct_render *r, ct_kval v, const ct_kins *ins) {
 }
 
 static void c_write_count_mask(const ct_render *r, ct_kval count) {
-    ct__text_add(r->out, ", lanes_below(");
-    ct__render_scalar(r, count);
-    ct__text_add(r->out, ")");
+    ct__render_format(r, ", lanes_below($s)", count);
 }
 
 static void c_write_vector_load(const ct_render *r, const ct_kins *ins) {
@@ -273,49 +249,36 @@ const char *ct__render_red_name(const ct_kins *ins) {
     return ct__kred_name(ins->sub) + (ct__kred_is_arg(ins->sub) ? strlen("arg") : 0);
 }
 
-// The accumulator of a REDUCE has 16 lanes if its loop is the LANES loop (lane j takes the elements
-// congruent to j), or if another loop is (each lane is a separate reduction).
-typedef struct {
-    ct_kval id;
-    const ct_kins *ins;
-    int dtype;    // of the reduced value
-    bool lanes;   // its loop is the LANES loop
-    bool wide;    // each lane is a separate reduction
-    bool is_arg;  // argmax or argmin: its value is an index
-    bool ordered; // its bits depend on the order of operations
-    bool array;   // an array of 16 accumulators, indexed by i mod 16
-    // four accumulators in rotation: one would be a chain of dependent instructions
-    bool interleaved;
-    const char *t;  // suffix of the dtype
-    const char *s;  // "s_" if its operations are scalar
-    const char *op; // "add"
-} c_reduction;
+ct_reduction ct__render_reduction(const ct_kir *k, ct_kval id) {
+    const ct_kins *ins = &k->ins[id];
+    ct_reduction d = {.id = id, .ins = ins, .dtype = k->ins[ins->a].dtype};
+    d.lanes = k->ins[ins->in].sub == CT_BIND_LANES;
+    d.is_arg = ct__kred_is_arg(ins->sub);
+    d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
+    d.array = !d.lanes && d.ordered;
+    d.t = ct__render_suffix(d.dtype);
+    d.op = ct__render_red_name(ins);
+    return d;
+}
 
 // True for maxima and minima, which cost five instructions each and do not depend on their order, in a loop
 // that is not short.
-static bool c_use_four_accumulators(const ct_render *r, const c_reduction *d) {
+static bool c_use_four_accumulators(const ct_render *r, const ct_reduction *d) {
     enum { MIN_INTERLEAVED = 16 * CT_LANES };
     int64_t n;
     return d->lanes && !d->is_arg && !d->ordered && ct__is_float(d->dtype) &&
            (!ct__kir_is_int(r->k, r->k->ins[d->ins->in].a, &n) || n >= MIN_INTERLEAVED);
 }
 
-static c_reduction c_reduction_of(const ct_render *r, ct_kval id) {
-    const ct_kins *ins = &r->k->ins[id];
-    c_reduction d = {.id = id, .ins = ins, .dtype = r->k->ins[ins->a].dtype};
-    d.lanes = r->k->ins[ins->in].sub == CT_BIND_LANES;
+static ct_reduction c_reduction_of(const ct_render *r, ct_kval id) {
+    ct_reduction d = ct__render_reduction(r->k, id);
     d.wide = !d.lanes && ct__render_is_wide(r, id);
-    d.is_arg = ct__kred_is_arg(ins->sub);
-    d.ordered = ct__kred_is_ordered(ins->sub, d.dtype);
-    d.array = !d.lanes && d.ordered;
-    d.t = ct__render_suffix(d.dtype);
     d.s = d.lanes || d.wide ? "" : "s_";
-    d.op = ct__render_red_name(ins);
     d.interleaved = c_use_four_accumulators(r, &d);
     return d;
 }
 
-static void c_write_identity(const ct_render *r, const c_reduction *d) {
+static void c_write_identity(const ct_render *r, const ct_reduction *d) {
     bool vector = d->lanes || d->wide;
     if (vector) ct__textf(r->out, "splat_%s(", d->t);
     ct_kins value = ct__kred_identity(d->ins->sub, d->dtype);
@@ -323,7 +286,7 @@ static void c_write_identity(const ct_render *r, const c_reduction *d) {
     if (vector) ct__text_add(r->out, ")");
 }
 
-static void c_declare_accumulator(const ct_render *r, const c_reduction *d) {
+static void c_declare_accumulator(const ct_render *r, const ct_reduction *d) {
     bool vector = d->lanes || d->wide;
     c_indent(r);
     ct__textf(r->out, "%s%s a%d%s", vector ? d->t : ct__render_type(d->dtype), vector ? "x16" : "",
@@ -340,7 +303,7 @@ static void c_declare_accumulator(const ct_render *r, const c_reduction *d) {
 }
 
 // Writes the value to accumulate; lanes beyond the end give the identity of the reduction.
-static void c_write_reduced_value(const ct_render *r, const c_reduction *d) {
+static void c_write_reduced_value(const ct_render *r, const ct_reduction *d) {
     int32_t loop = d->lanes ? c_masking_loop(r, d->id) : -1;
     if (!d->lanes && !d->wide) {
         ct__render_scalar(r, d->ins->a);
@@ -355,7 +318,7 @@ static void c_write_reduced_value(const ct_render *r, const c_reduction *d) {
     }
 }
 
-static void c_accumulate_arg(const ct_render *r, const c_reduction *d) {
+static void c_accumulate_arg(const ct_render *r, const ct_reduction *d) {
     bool vector = d->lanes || d->wide;
     c_indent(r);
     ct__textf(r->out, "const %s%s q%d = ", vector ? d->t : ct__render_type(d->dtype),
@@ -377,7 +340,7 @@ static void c_accumulate_arg(const ct_render *r, const c_reduction *d) {
 }
 
 static void c_accumulate(const ct_render *r, ct_kval id) {
-    c_reduction d = c_reduction_of(r, id);
+    ct_reduction d = c_reduction_of(r, id);
     if (d.is_arg) {
         c_accumulate_arg(r, &d);
         return;
@@ -397,7 +360,7 @@ static void c_accumulate(const ct_render *r, ct_kval id) {
 }
 
 // Writes the result of one block as an expression.
-static void c_write_block_result(const ct_render *r, const c_reduction *d) {
+static void c_write_block_result(const ct_render *r, const ct_reduction *d) {
     if (d->lanes && d->is_arg)
         ct__textf(r->out, "argfold_%s_%s(a%d, m%d)", d->op, d->t, d->id, d->id);
     else if (d->interleaved)
@@ -410,28 +373,28 @@ static void c_write_block_result(const ct_render *r, const c_reduction *d) {
         ct__textf(r->out, d->array ? "a%d[0]" : "a%d", d->id);
 }
 
-static void c_fold_array(const ct_render *r, const c_reduction *d) {
+static void c_fold_array(const ct_render *r, const ct_reduction *d) {
     if (!d->array) return;
     c_indent(r);
     ct__textf(r->out, "FOLD_ARRAY(a%d, %s%s_%s);\n", d->id, d->s, d->op, d->t);
 }
 
-static void c_tree_name(char *name, size_t n, const c_reduction *d) {
+static void c_tree_name(char *name, size_t n, const ct_reduction *d) {
     snprintf(name, n, "%s%s_%s", d->op, d->wide ? "x" : "", d->t);
 }
 
-static void c_declare_tree(const ct_render *r, const c_reduction *d) {
+static void c_declare_tree(const ct_render *r, const ct_reduction *d) {
     char tree[24];
     c_tree_name(tree, sizeof tree, d);
     c_indent(r);
     ct__textf(r->out, "tree_%s t%d; CLEAR(t%d);\n", tree, d->id, d->id);
 }
 
-static void c_push_block(const ct_render *r, const c_reduction *d) {
+static void c_push_block(const ct_render *r, const ct_reduction *d) {
     char tree[24];
     c_tree_name(tree, sizeof tree, d);
     // the tree holds block results: scalars unless each lane is a separate reduction
-    c_reduction flat = *d;
+    ct_reduction flat = *d;
     flat.lanes = false;
     c_indent(r);
     ct__textf(r->out, "push_%s(&t%d, 0, ", tree, d->id);
@@ -441,7 +404,7 @@ static void c_push_block(const ct_render *r, const c_reduction *d) {
     ct__text_add(r->out, ");\n");
 }
 
-static void c_declare_result(const ct_render *r, const c_reduction *d, bool blocks) {
+static void c_declare_result(const ct_render *r, const ct_reduction *d, bool blocks) {
     c_indent(r);
     ct__text_add(r->out, "const ");
     c_write_type(r, d->id);
@@ -449,7 +412,7 @@ static void c_declare_result(const ct_render *r, const c_reduction *d, bool bloc
     if (blocks && d->ordered) {
         char tree[24];
         c_tree_name(tree, sizeof tree, d);
-        c_reduction flat = *d;
+        ct_reduction flat = *d;
         flat.lanes = false;
         ct__textf(r->out, "total_%s(&t%d, ", tree, d->id);
         c_write_identity(r, &flat);
@@ -465,7 +428,7 @@ static void c_declare_result(const ct_render *r, const c_reduction *d, bool bloc
 // Iterates over the reductions of a loop, with how each is computed.
 #define C_EACH_REDUCE(r, loop, d)                                                                  \
     CT_EACH_REDUCE((r)->k, loop, id_)                                                              \
-    for (c_reduction d = c_reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
+    for (ct_reduction d = c_reduction_of(r, id_), *once_ = &d; once_; once_ = NULL)
 
 // Write where a loop, or one block of it, begins and ends.
 static void c_write_loop_begin(const ct_render *r, ct_kval v, bool blocks) {
@@ -506,9 +469,8 @@ static void c_write_loop_header(const ct_render *r, ct_kval v, const ct_kins *in
 
 static void c_declare_tail_mask(const ct_render *r, ct_kval v) {
     c_indent(r);
-    ct__textf(r->out, "const unsigned k%d = lanes_below(", v);
-    ct__render_scalar(r, r->k->ins[v].a);
-    ct__textf(r->out, " - j%d);\n", v);
+    ct__render_format(r, "const unsigned k$d = lanes_below($s - j$d);\n", (int64_t)v,
+                      r->k->ins[v].a, (int64_t)v);
 }
 
 static void c_open_loop(ct_render *r, ct_kval v) {
@@ -597,9 +559,8 @@ static void c_define(const ct_render *r, ct_kval v, const ct_kins *ins) {
     case CT_K_VLOAD: c_write_vector_load(r, ins); break;
     case CT_K_GET: ct__textf(r->out, "r%d", ins->a); break;
     case CT_K_FOLD:
-        ct__textf(r->out, "fold_%s_%s(", ct__render_red_name(ins), ct__render_suffix(ins->dtype));
-        ct__render_wide(r, ins->a);
-        ct__text_add(r->out, ")");
+        ct__render_format(r, "fold_$t_$t($w)", ct__render_red_name(ins),
+                          ct__render_suffix(ins->dtype), ins->a);
         break;
     default: ct__render_value(r, v); break;
     }
@@ -641,9 +602,7 @@ static void c_write_instruction(ct_render *r, ct_kval v) {
     case CT_K_PREFETCH: c_write_prefetch(r, ins); break;
     case CT_K_BREAK:
         c_indent(r);
-        ct__text_add(r->out, "if (");
-        ct__render_scalar(r, ins->a);
-        ct__text_add(r->out, ") break;\n");
+        ct__render_format(r, "if ($s) break;\n", ins->a);
         break;
     case CT_K_RET:
         c_indent(r);
@@ -777,7 +736,7 @@ static void c_write_trees(const ct_render *r, ct_text *out) {
     bool done[2][2][2] = {{{false}}};
     for (ct_kval i = 0; (size_t)i < r->k->n; i++) {
         if (r->k->ins[i].op != CT_K_REDUCE) continue;
-        c_reduction d = c_reduction_of(r, i);
+        ct_reduction d = c_reduction_of(r, i);
         if (!d.ordered || !ct__kir_reduces_by_blocks(r->k, d.ins->in)) continue;
         bool *known = &done[d.ins->sub == CT_RED_MUL][d.dtype == CT_F64][d.wide];
         if (*known) continue;

@@ -3,7 +3,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *ct__render_type(int dtype) {
     switch (dtype) {
@@ -166,7 +168,21 @@ static bool expr_divides_in_c(const ct_render *r, const ct_kins *ins) {
     return b->op == CT_K_CONST && b->imm.i > 0;
 }
 
-typedef void expr_operand_writer(const ct_render *r, ct_kval v);
+void ct__render_format(const ct_render *r, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    for (size_t n; n = strcspn(format, "$"), format[n]; format += n + 2) {
+        ct__text_bytes(r->out, format, n);
+        switch (format[n + 1]) {
+        case 's': ct__render_scalar(r, va_arg(args, ct_kval)); break;
+        case 'w': ct__render_wide(r, va_arg(args, ct_kval)); break;
+        case 'd': ct__textf(r->out, "%" PRId64, va_arg(args, int64_t)); break;
+        default: ct__text_add(r->out, va_arg(args, const char *)); break;
+        }
+    }
+    ct__text_add(r->out, format);
+    va_end(args);
+}
 
 static void expr_scalar_call(const ct_render *r, const ct_kins *ins, const char *name) {
     if (name)
@@ -194,8 +210,7 @@ static void expr_scalar_cast(const ct_render *r, const ct_kins *ins) {
         ct__textf(r->out, "s_%s_of_%s(", ct__render_type(ins->dtype), ct__render_type(from));
     else
         ct__textf(r->out, "(%s)(", ct__render_type(ins->dtype));
-    ct__render_scalar(r, ins->a);
-    ct__text_add(r->out, ")");
+    ct__render_format(r, "$s)", ins->a);
 }
 
 static void expr_scalar_bitcast(const ct_render *r, const ct_kins *ins) {
@@ -207,33 +222,18 @@ static void expr_scalar_bitcast(const ct_render *r, const ct_kins *ins) {
                   ct__render_type(ins->dtype));
     else
         ct__textf(r->out, "(%s)(", ct__render_type(ins->dtype));
-    ct__render_scalar(r, ins->a);
-    ct__text_add(r->out, ")");
+    ct__render_format(r, "$s)", ins->a);
 }
 
 // any(a) ? sel(a, f(b), c) : c
-static void expr_math_where(const ct_render *r, const ct_kins *ins, expr_operand_writer *operand,
-                            const char *any) {
-    const char *t = ct__render_suffix(ins->dtype);
-    bool wide = *any;
-    ct__textf(r->out, "__builtin_expect(%s(", any);
-    operand(r, ins->a);
-    ct__text_add(r->out, "), 0) ? ");
-    if (wide) {
-        ct__textf(r->out, "sel_%s(", t);
-        operand(r, ins->a);
-        ct__text_add(r->out, ", ");
-    }
-    ct__textf(r->out, "%s%s_%s(", wide ? "" : "s_", expr_math_names[ins->sub], t);
-    operand(r, ins->b);
-    ct__text_add(r->out, ")");
-    if (wide) {
-        ct__text_add(r->out, ", ");
-        operand(r, ins->c);
-        ct__text_add(r->out, ")");
-    }
-    ct__text_add(r->out, " : ");
-    operand(r, ins->c);
+static void expr_math_where(const ct_render *r, const ct_kins *ins, bool wide) {
+    const char *t = ct__render_suffix(ins->dtype), *f = expr_math_names[ins->sub];
+    if (wide)
+        ct__render_format(r, "__builtin_expect(any($w), 0) ? sel_$t($w, $t_$t($w), $w) : $w",
+                          ins->a, t, ins->a, f, t, ins->b, ins->c, ins->c);
+    else
+        ct__render_format(r, "__builtin_expect(($s), 0) ? s_$t_$t($s) : $s", ins->a, f, t, ins->b,
+                          ins->c);
 }
 
 static void expr_scalar_value(const ct_render *r, ct_kval v) {
@@ -245,30 +245,20 @@ static void expr_scalar_value(const ct_render *r, ct_kval v) {
     }
     if ((ins->op == CT_K_DIV || ins->op == CT_K_MOD) && !expr_divides_in_c(r, ins)) infix = NULL;
     if (infix) {
-        ct__render_scalar(r, ins->a);
-        ct__textf(r->out, " %s ", infix);
-        ct__render_scalar(r, ins->b);
+        ct__render_format(r, "$s $t $s", ins->a, infix, ins->b);
         return;
     }
     switch (ins->op) {
     case CT_K_NEG:
     case CT_K_NOT:
         ct__text_add(r->out, ins->op == CT_K_NEG ? "-" : ins->dtype == CT_BOOL ? "!" : "~");
-        ct__text_add(r->out, "(");
-        ct__render_scalar(r, ins->a);
-        ct__text_add(r->out, ")");
+        ct__render_format(r, "($s)", ins->a);
         break;
     case CT_K_CAST: expr_scalar_cast(r, ins); break;
     case CT_K_BITCAST: expr_scalar_bitcast(r, ins); break;
     case CT_K_MATH: expr_scalar_call(r, ins, expr_math_names[ins->sub]); break;
-    case CT_K_MATH_WHERE: expr_math_where(r, ins, ct__render_scalar, ""); break;
-    case CT_K_SELECT:
-        ct__render_scalar(r, ins->a);
-        ct__text_add(r->out, " ? ");
-        ct__render_scalar(r, ins->b);
-        ct__text_add(r->out, " : ");
-        ct__render_scalar(r, ins->c);
-        break;
+    case CT_K_MATH_WHERE: expr_math_where(r, ins, false); break;
+    case CT_K_SELECT: ct__render_format(r, "$s ? $s : $s", ins->a, ins->b, ins->c); break;
     default: expr_scalar_call(r, ins, NULL); break;
     }
 }
@@ -308,8 +298,7 @@ static void expr_wide_cast(const ct_render *r, const ct_kins *ins) {
         ct__textf(r->out, "ne_%s(splat_%s(0), ", f, f);
     else
         ct__textf(r->out, "%s_of_%s(", ct__render_suffix(ins->dtype), f);
-    ct__render_wide(r, ins->a);
-    ct__text_add(r->out, ")");
+    ct__render_format(r, "$w)", ins->a);
 }
 
 static void expr_wide_bitcast(const ct_render *r, const ct_kins *ins) {
@@ -337,11 +326,7 @@ static bool expr_compare_affine(const ct_render *r, const ct_kins *ins) {
         return false;
     ct__text_add(r->out, "ramp_");
     expr_op_name(r->out, ins->op);
-    ct__text_add(r->out, "(distance(");
-    ct__render_scalar(r, ins->a);
-    ct__text_add(r->out, ", ");
-    ct__render_scalar(r, ins->b);
-    ct__textf(r->out, "), %" PRId64 ")", stride);
+    ct__render_format(r, "(distance($s, $s), $d)", ins->a, ins->b, stride);
     return true;
 }
 
@@ -351,11 +336,8 @@ static bool expr_below_bound(const ct_render *r, const ct_kins *ins) {
     if (ins->op != CT_K_LT || r->k->ins[ins->a].dtype != CT_U32 ||
         r->shape[ins->a].vary != CT_AFFINE || r->shape[ins->b].vary != CT_UNIFORM)
         return false;
-    ct__text_add(r->out, "ramp_below(");
-    ct__render_scalar(r, ins->a);
-    ct__textf(r->out, ", %" PRId64 ", ", r->shape[ins->a].stride);
-    ct__render_scalar(r, ins->b);
-    ct__text_add(r->out, ")");
+    const int64_t stride = r->shape[ins->a].stride;
+    ct__render_format(r, "ramp_below($s, $d, $s)", ins->a, stride, ins->b);
     return true;
 }
 
@@ -366,49 +348,26 @@ static bool expr_is_min_or_max(const ct_render *r, const ct_kins *ins) {
     return (c->a == ins->b && c->b == ins->c) || (c->a == ins->c && c->b == ins->b);
 }
 
-static void expr_wide_min_max(const ct_render *r, const ct_kins *ins, const char *name) {
-    ct__textf(r->out, "%s_%s(", name, ct__render_suffix(ins->dtype));
-    ct__render_wide(r, ins->b);
-    ct__text_add(r->out, ", ");
-    ct__render_wide(r, ins->c);
-    ct__text_add(r->out, ")");
-}
-
 static void expr_wide_value(const ct_render *r, const ct_kins *ins) {
+    const char *t = ct__render_suffix(ins->dtype);
     switch (ins->op) {
     case CT_K_CAST: expr_wide_cast(r, ins); break;
     case CT_K_BITCAST: expr_wide_bitcast(r, ins); break;
     case CT_K_MATH: expr_wide_call(r, ins, expr_math_names[ins->sub]); break;
-    case CT_K_MATH_WHERE: expr_math_where(r, ins, ct__render_wide, "any"); break;
+    case CT_K_MATH_WHERE: expr_math_where(r, ins, true); break;
     case CT_K_ZIP: expr_wide_call(r, ins, ins->sub ? "zip_high" : "zip_low"); break;
     case CT_K_DOT4: expr_wide_call(r, ins, ins->sub ? "dot4_low" : NULL); break;
     case CT_K_LOOKUP4: // the table is the same for all lanes
-        ct__text_add(r->out, "lookup4_i32(");
-        ct__render_wide(r, ins->a);
-        ct__text_add(r->out, ", ");
-        ct__render_scalar(r, ins->b);
-        ct__text_add(r->out, ", ");
-        ct__render_scalar(r, ins->c);
-        ct__text_add(r->out, ")");
+        ct__render_format(r, "lookup4_i32($w, $s, $s)", ins->a, ins->b, ins->c);
         break;
     case CT_K_SELECT:
         if (r->shape[ins->a].vary == CT_UNIFORM) {
-            ct__render_scalar(r, ins->a);
-            ct__text_add(r->out, " ? ");
-            ct__render_wide(r, ins->b);
-            ct__text_add(r->out, " : ");
-            ct__render_wide(r, ins->c);
+            ct__render_format(r, "$s ? $w : $w", ins->a, ins->b, ins->c);
         } else if (expr_is_min_or_max(r, ins)) {
             bool lesser = r->k->ins[ins->a].a == ins->b;
-            expr_wide_min_max(r, ins, lesser ? "lesser" : "greater");
+            ct__render_format(r, "$t_$t($w, $w)", lesser ? "lesser" : "greater", t, ins->b, ins->c);
         } else {
-            ct__textf(r->out, "sel_%s(", ct__render_suffix(ins->dtype));
-            ct__render_wide(r, ins->a);
-            ct__text_add(r->out, ", ");
-            ct__render_wide(r, ins->b);
-            ct__text_add(r->out, ", ");
-            ct__render_wide(r, ins->c);
-            ct__text_add(r->out, ")");
+            ct__render_format(r, "sel_$t($w, $w, $w)", t, ins->a, ins->b, ins->c);
         }
         break;
     default:

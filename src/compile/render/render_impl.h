@@ -32,6 +32,8 @@ void ct__render_scalar(const ct_render *r, ct_kval v);   // as a scalar: lane 0 
 void ct__render_wide(const ct_render *r, ct_kval v);     // as a 16-lane vector
 void ct__render_value(const ct_render *r, ct_kval v);    // the right side of "v7 = ..." of an op
 void ct__render_buffer(const ct_render *r, int64_t buf); // its name
+// Writes text in which $s is a scalar, $w a 16-lane vector (ct_kval), $d a number (int64_t) and $t a text.
+void ct__render_format(const ct_render *r, const char *format, ...);
 // The prelude's function that converts storage to a value ("up_f16"), or back; "" for none.
 typedef struct ct_converter {
     char s[16];
@@ -39,6 +41,25 @@ typedef struct ct_converter {
 ct_converter ct__render_converter(const char *way, ct_dtype dtype);
 // The operation of a REDUCE or FOLD; argmax compares as max does.
 const char *ct__render_red_name(const ct_kins *ins);
+
+// The accumulator of a REDUCE has 16 lanes if its loop is the LANES loop (lane j takes the elements
+// congruent to j), or if another loop is (each lane is a separate reduction).
+typedef struct ct_reduction {
+    ct_kval id;
+    const ct_kins *ins;
+    int dtype;    // of the reduced value
+    bool lanes;   // its loop is the LANES loop
+    bool wide;    // in C: each lane is a separate reduction
+    bool is_arg;  // argmax or argmin: its value is an index
+    bool ordered; // its bits depend on the order of operations
+    bool array;   // an array of 16 accumulators, indexed by i mod 16
+    // in C: four accumulators in rotation: one would be a chain of dependent instructions
+    bool interleaved;
+    const char *t;  // suffix of the dtype
+    const char *s;  // in C: "s_" if its operations are scalar
+    const char *op; // "add"
+} ct_reduction;
+ct_reduction ct__render_reduction(const ct_kir *k, ct_kval id); // without what is only in C
 // Finds index arithmetic that is used once, which is written where it is used, up to a readable depth.
 void ct__render_find_nested(const ct_kir *k, const ct_kshape *shape, uint8_t *nested,
                             uint8_t *uses);

@@ -66,8 +66,7 @@ bool ct__plan_bind(ct_ctx *ctx, ct_executor *e, ct_plan *p) {
     const ct_order *o = &e->order;
     if (bind_is_current(p, o)) return true;
     // Commands of an earlier run, with other sizes, may still be queued.
-    if (!e->device->backend->wait(e->device, e->device->backend->event(e->device), &ctx->err))
-        return false;
+    if (!ct__device_wait(e->device, &ctx->err)) return false;
     if (!ct__symbols_bind(p->program.symbols, o->words, p->values))
         return ct__err(&ctx->err, CT_E_INTERNAL, p->here, "plan", "it does not fit its own sizes");
     for (size_t i = 0; i < p->program.n_bufs; i++)

@@ -1,7 +1,6 @@
 #include "compile/memory/memplan.h"
 #include "compile/run/cost.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/memory.h"

@@ -12,7 +12,6 @@
 #include "compile/check/check.h"
 #include "compile/run/cost.h"
 #include "compile/passes/env.h"
-#include "compile/run/explain.h"
 #include "compile/run/store.h"
 #include "ops/lapack.h"
 #include "compile/plan.h"
@@ -197,7 +196,7 @@ bool ct_set_device(const char *name) {
     if (ctx->device) {
         ct_device *old =
             ((ct_executor *)ctx->device)->device; // report its errors before it is closed
-        if (!old->backend->wait(old, old->backend->event(old), &ctx->err)) {
+        if (!ct__device_wait(old, &ctx->err)) {
             executor_free(e);
             return false;
         }
@@ -452,14 +451,14 @@ static bool executor_run_plan(ct_ctx *ctx, ct_executor *e, ct_plan *p, size_t n)
     if (!executor_fetch_leaves(ctx, e) || !executor_alloc_storages(ctx, e, n)) return false;
     e->started = false;
     const uint64_t refused = ct__failed_allocations();
-    uint64_t begin = e->device->backend->event(e->device);
+    uint64_t begin = ct__device_event(e->device);
     bool ok = ct__plan_bind(ctx, e, p) && ct__check_before(ctx, e, p, n) &&
               ct__plan_run(ctx, e, p, &e->order, e->fresh) && ct__check_after(e, p) &&
               ct__failed_allocations() ==
                   refused; // otherwise a pass ran out of memory and left something out
     ct__check_done(e);
     if (ok) {
-        uint64_t end = e->device->backend->event(e->device);
+        uint64_t end = ct__device_event(e->device);
         for (size_t i = 0; i < n; i++) e->fresh[i]->begin = begin, e->fresh[i]->end = end;
         return executor_take_results(ctx, e, n);
     }
@@ -676,10 +675,10 @@ static ct_storage *executor_upload(ct_ctx *ctx, const void *bytes, size_t n) {
     ct_executor *e = executor_of(ctx);
     ct_storage *s = e ? ct__storage_new(e->device, n, &ctx->err) : NULL;
     if (!s) return NULL;
-    s->begin = e->device->backend->event(e->device);
+    s->begin = ct__device_event(e->device);
     bool ok =
         e->device->backend->copy_in(e->device, (ct_operand){s->buffer, 0}, bytes, n, &ctx->err);
-    s->end = e->device->backend->event(e->device);
+    s->end = ct__device_event(e->device);
     if (ok) return s;
     ct__storage_unref(s);
     return NULL;
@@ -705,10 +704,10 @@ static bool executor_fill_locked(ct_ctx *ctx, ct_executor *e, ct_var *var, ct_ch
     size_t n = 0;
     bool ok = true;
     if (!s) return false;
-    s->begin = device->backend->event(device);
+    s->begin = ct__device_event(device);
     for (size_t at = 0; ok && (ok = next(user, &bytes, &n, &ctx->err)) && n; at += n)
         ok = device->backend->copy_in(device, (ct_operand){s->buffer, at}, bytes, n, &ctx->err);
-    s->end = device->backend->event(device);
+    s->end = ct__device_event(device);
     var->broken = !ok;
     ct__var_set_version(var, ct__new_version(ctx));
     if (ctx->n_extras) ct__drop_extras(ctx);
@@ -803,8 +802,7 @@ static void executor_wait(ct_ctx *ctx) {
     for (int i = 0; i < CT_MAX_DEVICES; i++) {
         ct_executor *e = i ? ctx->other_devices[i] : ctx->device;
         ct_err err = {0};
-        if (e && !e->device->backend->wait(e->device, e->device->backend->event(e->device), &err))
-            ct__log(ctx, CT_LOG_WARNING, err.text);
+        if (e && !ct__device_wait(e->device, &err)) ct__log(ctx, CT_LOG_WARNING, err.text);
     }
 }
 

@@ -1,5 +1,4 @@
 // Prepares and runs plans: binds operands, uploads scalars, submits commands.
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/memory.h"
@@ -149,7 +148,7 @@ void ct__plan_free(ct_executor *engine, ct_plan *plan) {
     for (size_t i = 0; i < plan->n_subplans; i++)
         if (plan->subplans[i].plan) ct__plan_free(plan->subplans[i].engine, plan->subplans[i].plan);
     ct_device *device = engine->device;
-    device->backend->wait(device, device->backend->event(device), NULL);
+    ct__device_wait(device, NULL);
     if (plan->scalars)
         ct__device_free(device, plan->scalars, plan->n_scalars * 8, CT_MEMORY_CONSTANTS);
     for (size_t i = 0; plan->const_buffers && i < plan->program.n_bufs; i++)

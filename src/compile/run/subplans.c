@@ -1,7 +1,6 @@
 // Plans of several devices: runs the subplans of one device after another, and copies values between
 // devices.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/trace_events.h"
 #include "compile/check/check.h"
@@ -95,7 +94,7 @@ bool ct__subplan_run(ct_ctx *ctx, const ct_executor *whole, const ct_subplan *pi
                           : ct__storage_ref(from);
         ok = o.leaves[i] != NULL;
     }
-    const uint64_t begin = e->device->backend->event(e->device);
+    const uint64_t begin = ct__device_event(e->device);
     for (size_t i = 0; i < n_roots && ok; i++) {
         o.roots[i] = subplan_root(part, i, n);
         const size_t bytes = ct__type_bytes(ct__type(o.roots[i].val));
@@ -108,7 +107,7 @@ bool ct__subplan_run(ct_ctx *ctx, const ct_executor *whole, const ct_subplan *pi
                             .scalars = whole->order.scalars,
                             .n_scalars = whole->order.n_scalars};
     ok = ok && subplan_run_checked(ctx, piece, &order, o.roots, n_roots, o.fresh);
-    const uint64_t end = e->device->backend->event(e->device);
+    const uint64_t end = ct__device_event(e->device);
     for (size_t i = 0; i < n_roots && ok; i++) o.fresh[i]->begin = begin, o.fresh[i]->end = end;
     for (size_t i = 0; i < n_leaves && o.leaves; i++) ct__storage_unref(o.leaves[i]);
     ct__arena_free(&o.arena);

@@ -5,7 +5,6 @@
 // only launches that compute few temporaries join: updates of variables, sums over gradients. No launch
 // crosses a loop or a switch, and no update of a variable crosses a call that may end the run. Kernels and
 // their arguments do not change, so results have the same bits.
-#include <string.h>
 
 #include "compile/passes/env.h"
 #include "compile/schedule/batch.h"

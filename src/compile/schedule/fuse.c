@@ -8,7 +8,6 @@
 // may join if each row axis of the group is one of its own axes, at equal indices, so that the thread that
 // has a row has all values that the row needs. Names of ops and the order of axes have no influence.
 // docs/design/fusion.md gives the reasons and the alternatives.
-#include <stdlib.h>
 #include <string.h>
 
 #include "compile/schedule/fuse.h"

@@ -4,10 +4,8 @@
 // The carried tensors have the locations of the node's outputs. In the body's program they are variables
 // that it assigns. So each is updated in place where nothing needs the old value any more, and through a
 // copy elsewhere.
-#include <string.h>
 
 #include "compile/schedule/program.h"
-#include "kir/kir.h"
 #include "transform/loop.h"
 
 typedef struct {

@@ -6,9 +6,7 @@
 // Between launches the run can be cancelled, and an interpreted kernel can be replaced. So a plan has a
 // LOOP over launches of one kernel, whose number arguments are the length and the index of the launch; so
 // the kernel serves all lengths.
-#include <string.h>
 
-#include "base/number.h"
 #include "compile/passes/env.h"
 #include "compile/schedule/program.h"
 #include "kinds/template.h"

@@ -1,5 +1,4 @@
 // The scheduler's buffers, the buffers of leaves, and walks over what a group computes.
-#include "base/os.h"
 #include "compile/schedule/sched.h"
 
 static bool sched_no_memory(ct_sched *s, size_t bytes) {

@@ -7,7 +7,6 @@
 #include "compile/passes/env.h"
 #include "compile/schedule/sched.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool schedule_no_memory(ct_sched *s, size_t bytes) {
