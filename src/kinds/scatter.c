@@ -51,8 +51,7 @@ static ct_kval scatter_count_below(const scatter *c, ct_kval batch, ct_kval v) {
     ct_kval right_rest = ct__kir_addi(k, ct__kir_sub(k, n, half), -1);
     ct__kir_set(k, below, ct__kir_select(k, less, ct__kir_addi(k, middle, 1), from));
     ct__kir_set(k, left, ct__kir_select(k, less, right_rest, half));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     return ct__kir_get(k, below);
 }
 
@@ -83,8 +82,7 @@ static void scatter_update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kva
     ct_kval v = ct__source_load(k, &c->s->updates, 4, (ct_kval[]){b, m, i, t});
     if (c->s->op) v = ct__kred_combine(k, c->s->op, ct__kir_load(k, c->s->out, at), v);
     ct__kir_store(k, c->s->out, at, v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Rows or positions of one matrix that are one task.
@@ -126,8 +124,7 @@ static void scatter_whole(const scatter *c) {
         own.count = ct__kir_sub(k, scatter_count_below(c, b, end), own.first);
     }
     scatter_update_row(c, rows.lead, scatter_open_range(c, &own, "pick"), rows.first, end);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
@@ -142,8 +139,7 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
             ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, p->batch, p->middle), "matrix");
         const ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->picks, "pick");
         scatter_update_row(&c, lead, i, ct__kir_int(k, 0), p->n);
-        ct__kir_end(k);
-        ct__kir_end(k);
+        ct__kir_end_n(k, 2);
         return;
     }
     range own = scatter_open_task(
@@ -155,8 +151,7 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
         const ct_kval first = ct__kir_int(k, 0);
         scatter_update_row(&c, own.lead, scatter_open_range(&c, &own, "pick"), first, spec->size.n);
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {

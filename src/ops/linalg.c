@@ -5,9 +5,9 @@
 #include "kinds/batch.h"
 #include "ops/matrices.h"
 
-#define LINALG_OP(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .accepts = CT_LINALG,            \
-    .infer = op##_infer, .body = op##_body
+#define LINALG_OP(ID, op, ins, outs)                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = outs,      \
+    .accepts = CT_LINALG, .infer = op##_infer, .body = op##_body
 
 static ct_tensor linalg_number(double value, ct_tensor like) {
     return ct__number_like(value, like);
@@ -55,9 +55,8 @@ static bool solve_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(ct__to(
         r->in[0],
         dtype)); // a matrix that is solved with twice is factorised once (common subexpressions)
-    r->body_out[0] = ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
-                                  ((const solve_attrs *)r->attrs)->transpose);
-    return true;
+    return ct__body_is(r, ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
+                                       ((const solve_attrs *)r->attrs)->transpose));
 }
 // a x = b gives a x' = b' - a' x, where a and a' are transposed if the attribute says so.
 static bool solve_jvp(ct_rule *r) {
@@ -66,8 +65,7 @@ static bool solve_jvp(ct_rule *r) {
     if (!ct__is_none(r->t_in[0]))
         b = ct__add_zero(b,
                          ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
-    r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
-    return true;
+    return ct__tangent_is(r, ct_solve(r->in[0], b, .transpose = transpose));
 }
 // x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool solve_transpose(ct_rule *r) {
@@ -78,12 +76,10 @@ static bool solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_solve = {
-    LINALG_OP(SOLVE, solve),
+    LINALG_OP(SOLVE, solve, 2, 1),
     CT_FIELDS(solve),
     .core = {2, 2},
     .batch = ct__batch_cores,
-    .n_in = 2,
-    .n_out = 1,
     .jvp = solve_jvp,
     .transpose = solve_transpose,
     .doc = "The x of a x = b, for square matrices a (..., N, N) and right sides b (..., N, K); "
@@ -99,19 +95,15 @@ static bool inv_infer(ct_call *call) {
     return true;
 }
 static bool inv_body(ct_rule *r) {
-    r->body_out[0] = ct_solve(r->in[0], ct__identity(r->in[0]));
-    return true;
+    return ct__body_is(r, ct_solve(r->in[0], ct__identity(r->in[0])));
 }
 static bool inv_jvp(ct_rule *r) { // -inv(x) x' inv(x)
-    r->t_out[0] = ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0]));
-    return true;
+    return ct__tangent_is(r, ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0])));
 }
 const ct_opdef ct__op_inv = {
-    LINALG_OP(INV, inv),
+    LINALG_OP(INV, inv, 1, 1),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 1,
     .jvp = inv_jvp,
     .doc = "The inverse of square matrices (..., N, N). A singular one is an error of the plan.",
     .autocast = CT_CAST_F32,
@@ -142,8 +134,7 @@ static bool det_infer(ct_call *call) {
 static bool det_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
-    r->body_out[0] = ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal));
-    return true;
+    return ct__body_is(r, ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal)));
 }
 // The factors of x, with a small number in place of each pivot that is 0, so that they have inverses.
 typedef struct {
@@ -189,15 +180,12 @@ static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
     const int64_t last = ct__type_of(d.zero)->rank - 1;
     ct_tensor singular = ct_any(d.zero, .axes = {1, &last}); // (...)
     ct_tensor slope = ct_mul(ct_mul(linalg_prod_last(d.diagonal), d.parity), linalg_trace(d.step));
-    r->t_out[0] = ct_select(singular, det_cofactors_times(r), slope);
-    return true;
+    return ct__tangent_is(r, ct_select(singular, det_cofactors_times(r), slope));
 }
 const ct_opdef ct__op_det = {
-    LINALG_OP(DET, det),
+    LINALG_OP(DET, det, 1, 1),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 1,
     .jvp = det_jvp,
     .doc = "The determinant of square matrices (..., N, N); of a singular one 0. Its gradient are "
            "the cofactors, of a singular matrix too; the gradient of that one needs the inverse: "
@@ -238,11 +226,9 @@ static bool slogdet_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_slogdet = {
-    LINALG_OP(SLOGDET, slogdet),
+    LINALG_OP(SLOGDET, slogdet, 1, 2),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 2,
     .jvp = slogdet_jvp,
     .doc = "The determinant of square matrices (..., N, N) as its `sign` (of size 1, a complex "
            "number of "
@@ -285,8 +271,7 @@ static bool pinv_body(ct_rule *r) {
     ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
     ct_tensor by = ct_div(linalg_number(1, f.s), ct_select(keep, f.s, linalg_number(1, f.s)));
     by = ct_select(keep, by, linalg_number(0, f.s));
-    r->body_out[0] = ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u));
-    return true;
+    return ct__body_is(r, ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u)));
 }
 // Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
 static bool pinv_jvp(ct_rule *r) {
@@ -295,14 +280,11 @@ static bool pinv_jvp(ct_rule *r) {
     ct_tensor left = ct_matmul(ct_matmul(p, ph), th), right = ct_matmul(ct_matmul(th, ph), p);
     left = ct_sub(left, ct_matmul(ct_matmul(left, x), p));
     right = ct_sub(right, ct_matmul(p, ct_matmul(x, right)));
-    r->t_out[0] = ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p));
-    return true;
+    return ct__tangent_is(r, ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p)));
 }
 const ct_opdef ct__op_pinv = {
-    LINALG_OP(PINV, pinv),
+    LINALG_OP(PINV, pinv, 1, 1),
     CT_FIELDS(pinv),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .jvp = pinv_jvp,
@@ -330,15 +312,12 @@ static bool lstsq_infer(ct_call *call) {
 static bool lstsq_body(ct_rule *r) {
     ct_num rtol = ((const lstsq_attrs *)r->attrs)->rtol;
     ct_tensor p = ct_pinv(r->in[0], .rtol = rtol);
-    r->body_out[0] =
-        ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0)));
-    return true;
+    return ct__body_is(
+        r, ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0))));
 }
 const ct_opdef ct__op_lstsq = {
-    LINALG_OP(LSTSQ, lstsq),
+    LINALG_OP(LSTSQ, lstsq, 2, 1),
     CT_FIELDS(lstsq),
-    .n_in = 2,
-    .n_out = 1,
     .core = {2, 2},
     .batch = ct__batch_cores,
     .doc = "The x (..., N, K) for which a x is nearest to b, the shortest of several, for matrices "
@@ -353,14 +332,11 @@ static bool matrix_rank_infer(ct_call *call) {
 static bool matrix_rank_body(ct_rule *r) {
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor keep = linalg_significant(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
-    r->body_out[0] = linalg_sum_last(ct_cast(keep, CT_I64));
-    return true;
+    return ct__body_is(r, linalg_sum_last(ct_cast(keep, CT_I64)));
 }
 const ct_opdef ct__op_matrix_rank = {
-    LINALG_OP(MATRIX_RANK, matrix_rank),
+    LINALG_OP(MATRIX_RANK, matrix_rank, 1, 1),
     CT_FIELDS(matrix_rank),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .jvp = CT_NO_GRAD,
@@ -383,14 +359,11 @@ static bool matrix_power_body(ct_rule *r) {
         ct_dims_buffer dims;
         all = ct_expand(ct__identity(power), ct__dims_of(power, &dims));
     }
-    r->body_out[0] = all;
-    return true;
+    return ct__body_is(r, all);
 }
 const ct_opdef ct__op_matrix_power = {
-    LINALG_OP(MATRIX_POWER, matrix_power),
+    LINALG_OP(MATRIX_POWER, matrix_power, 1, 1),
     CT_FIELDS(matrix_power),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc = "The product of n times the square matrix x, (..., N, N); of n below 0 of its inverse.",
@@ -464,14 +437,11 @@ static bool vector_norm_body(ct_rule *r) {
     ct_tensor scale = norm_scale(x, &a->axes, p), power = norm_abs(x, scale, p == 2);
     if (p != 2) power = norm_power(power, p);
     if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
-    r->body_out[0] = ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out));
 }
 const ct_opdef ct__op_vector_norm = {
-    LINALG_OP(VECTOR_NORM, vector_norm),
+    LINALG_OP(VECTOR_NORM, vector_norm, 1, 1),
     CT_FIELDS(vector_norm),
-    .n_in = 1,
-    .n_out = 1,
     .batch = ct__batch_shifted,
     .doc = "The norm over axes (default: all) of order `ord` (default 2): the root of the sum of "
            "sizes to "
@@ -511,14 +481,11 @@ static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
 }
 static bool matrix_norm_body(ct_rule *r) {
     const matrix_norm_attrs *a = r->attrs;
-    r->body_out[0] = ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out));
 }
 const ct_opdef ct__op_matrix_norm = {
-    LINALG_OP(MATRIX_NORM, matrix_norm),
+    LINALG_OP(MATRIX_NORM, matrix_norm, 1, 1),
     CT_FIELDS(matrix_norm),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc = "The norm of matrices (..., M, N), as axes of 1 with `keepdims`: the root of the sum of "
@@ -550,14 +517,11 @@ static bool matrix_cond_body(ct_rule *r) {
     }
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor largest = ct_max(s, .axes = {1, &last}), smallest = ct_min(s, .axes = {1, &last});
-    r->body_out[0] = p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest);
-    return true;
+    return ct__body_is(r, p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest));
 }
 const ct_opdef ct__op_matrix_cond = {
-    LINALG_OP(MATRIX_COND, matrix_cond),
+    LINALG_OP(MATRIX_COND, matrix_cond, 1, 1),
     CT_FIELDS(matrix_cond),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc =
@@ -569,9 +533,9 @@ const ct_opdef ct__op_matrix_cond = {
 
 // ------------------------------------------------------------------------- products and parts of matrices
 
-#define MATRIX_OP(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .infer = op##_infer,             \
-    .body = op##_body, .batch = ct__batch_cores
+#define MATRIX_OP(ID, op, ins, outs)                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = outs,      \
+    .infer = op##_infer, .body = op##_body, .batch = ct__batch_cores
 
 // Checks two operands and computes their common dtype, and the batch before their last `core` axes.
 static bool linalg_pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch) {
@@ -608,13 +572,10 @@ static bool vecdot_infer(ct_call *call) {
 static bool vecdot_body(ct_rule *r) {
     ct_tensor a = ct__to(r->in[0], linalg_out_dtype(r, 0)),
               b = ct__to(r->in[1], linalg_out_dtype(r, 0));
-    r->body_out[0] = linalg_sum_last(ct_mul(ct__conj_of(a), b));
-    return true;
+    return ct__body_is(r, linalg_sum_last(ct_mul(ct__conj_of(a), b)));
 }
 const ct_opdef ct__op_vecdot = {
-    MATRIX_OP(VECDOT, vecdot),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(VECDOT, vecdot, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -631,13 +592,10 @@ static bool outer_infer(ct_call *call) {
     return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
 }
 static bool outer_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1])));
-    return true;
+    return ct__body_is(r, ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1]))));
 }
 const ct_opdef ct__op_outer = {
-    MATRIX_OP(OUTER, outer),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(OUTER, outer, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -652,22 +610,17 @@ static bool cross_infer(ct_call *call) {
 }
 // Rotates the last axis: element i of the result is element i + by of x.
 static ct_tensor cross_rotate(ct_tensor x, int64_t by) {
-    const int64_t axis = ct__type_of(x)->rank - 1, zero = 0;
-    const ct_ints last = {1, &axis}, at = {1, &by};
-    ct_tensor front = ct_slice(x, .axes = last, .start = at);
-    ct_tensor back = ct_slice(x, .axes = last, .start = {1, &zero}, .stop = at);
+    const int64_t axis = ct__type_of(x)->rank - 1;
+    ct_tensor front = ct__slice_axis(x, axis, by, CT_END), back = ct__slice_axis(x, axis, 0, by);
     return ct_concat(((ct_tensor[]){front, back}), 2, axis);
 }
 static bool cross_body(ct_rule *r) {
     ct_tensor a = r->in[0], b = r->in[1];
-    r->body_out[0] = ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
-                            ct_mul(cross_rotate(a, 2), cross_rotate(b, 1)));
-    return true;
+    return ct__body_is(r, ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
+                                 ct_mul(cross_rotate(a, 2), cross_rotate(b, 1))));
 }
 const ct_opdef ct__op_cross = {
-    MATRIX_OP(CROSS, cross),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(CROSS, cross, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -697,13 +650,10 @@ static ct_tensor kron_reshape(ct_tensor x, int second) {
 }
 static bool kron_body(ct_rule *r) {
     ct_tensor all = ct_mul(kron_reshape(r->in[0], 0), kron_reshape(r->in[1], 1));
-    r->body_out[0] = ct__of_type(all, r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(all, r->node->out));
 }
 const ct_opdef ct__op_kron = {
-    MATRIX_OP(KRON, kron),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(KRON, kron, 2, 1),
     .core = {2, 2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -738,14 +688,11 @@ static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     return ct__diagonal_of(x);
 }
 static bool diagonal_body(ct_rule *r) {
-    r->body_out[0] = linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset);
-    return true;
+    return ct__body_is(r, linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset));
 }
 const ct_opdef ct__op_diagonal = {
-    MATRIX_OP(DIAGONAL, diagonal),
+    MATRIX_OP(DIAGONAL, diagonal, 1, 1),
     CT_FIELDS(diagonal),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -756,15 +703,12 @@ static bool matrix_trace_infer(ct_call *call) {
            linalg_batch_type(call, 0, (ct_dtype)call->in[0]->dtype);
 }
 static bool matrix_trace_body(ct_rule *r) {
-    r->body_out[0] =
-        linalg_sum_last(linalg_diagonal(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
-    return true;
+    return ct__body_is(r, linalg_sum_last(linalg_diagonal(
+                              r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset)));
 }
 const ct_opdef ct__op_matrix_trace = {
-    MATRIX_OP(MATRIX_TRACE, matrix_trace),
+    MATRIX_OP(MATRIX_TRACE, matrix_trace, 1, 1),
     CT_FIELDS(matrix_trace),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -839,15 +783,9 @@ static bool multi_dot_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_multi_dot = {
-    .id = CT_OP_MULTI_DOT,
-    .name = "multi_dot",
-    .kind = &ct__kind_composition,
+    CT_COMPOSED(MULTI_DOT, multi_dot, -1, 1),
     .accepts = CT_LINALG | CT_MASK(CT_F16) | CT_MASK(CT_BF16),
-    .infer = multi_dot_infer,
-    .body = multi_dot_body,
     .widens = true,
-    .n_in = -1,
-    .n_out = 1,
     .doc = "The product of matrices, of which neighbours' inner sizes are equal, in the order that "
            "takes the "
            "fewest multiplications.",

@@ -107,16 +107,10 @@ static void jvp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
 static bool jvp_body(ct_rule *r) { return derivative_trace_body(r, jvp_trace); }
 
 const ct_opdef ct__op_jvp = {
-    .id = CT_OP_JVP,
-    .name = "jvp",
+    CT_COMPOSED(JVP, jvp, -1, -1),
     .doc = "A traced function and its derivative along tangents.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(jvp),
     .accepts = CT_ANY,
-    .infer = jvp_infer,
-    .body = jvp_body,
 };
 
 // --------------------------------------------------------------------------------------------- vjp
@@ -157,16 +151,10 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
 static bool vjp_body(ct_rule *r) { return derivative_trace_body(r, vjp_trace); }
 
 const ct_opdef ct__op_vjp = {
-    .id = CT_OP_VJP,
-    .name = "vjp",
+    CT_COMPOSED(VJP, vjp, -1, -1),
     .doc = "A traced function and the gradients of its results, weighted by cotangents.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(vjp),
     .accepts = CT_ANY,
-    .infer = vjp_infer,
-    .body = vjp_body,
 };
 
 // --------------------------------------------------------------------------------------- recording

@@ -202,12 +202,8 @@ static bool scan_vjp(ct_rule *r) {
 }
 
 const ct_opdef ct__op_scan = {
-    .id = CT_OP_SCAN,
-    .name = "scan",
+    CT_OP(SCAN, scan, loop, -1, -1),
     .doc = "A traced body run once an element of xs, carrying tensors along.",
-    .kind = &ct__kind_loop,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(scan),
     .accepts = CT_ANY,
     .loop = scan_loop,
