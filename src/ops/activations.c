@@ -33,8 +33,7 @@ const ct_opdef ct__op_elu = {
     .samples = {.ulp = 3, .kinks = true},
 };
 
-#define CELU_ATTRS(F, op) F(op, num, alpha)
-CT_ATTRS(celu, CELU_ATTRS);
+CT_ATTRS(celu, ELU_ATTRS);
 static bool celu_body(ct_rule *r) {
     ct_tensor x = r->in[0], alpha = elu_alpha(r);
     ct_tensor low = ct_mul(ct_expm1(ct_div(activation_min_zero(x), alpha)), alpha);
@@ -155,9 +154,8 @@ const ct_opdef ct__op_tanhshrink = {
 };
 
 #define SOFTSHRINK_ATTRS(F, op) F(op, num, lambda)
-#define HARDSHRINK_ATTRS(F, op) F(op, num, lambda)
 CT_ATTRS(softshrink, SOFTSHRINK_ATTRS);
-CT_ATTRS(hardshrink, HARDSHRINK_ATTRS);
+CT_ATTRS(hardshrink, SOFTSHRINK_ATTRS);
 static ct_tensor shrink_lambda(const ct_rule *r) {
     return activation_attr_constant(((const softshrink_attrs *)r->attrs)->lambda, 0.5, r);
 }

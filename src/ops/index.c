@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kinds/batch.h"
+#include "kinds/scatter.h"
 #include "ops/rules.h"
 
 static size_t index_element_size(const ct_type *type) { return ct_dtype_size(type->dtype); }
@@ -317,25 +318,6 @@ bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *sha
     return true;
 }
 
-// x is (batch, middle, n, tail), the indices are (batch, picks), the result is (batch, middle, picks, tail).
-typedef struct picking {
-    int64_t batch, middle, n, picks, tail;
-} picking;
-static picking gather_sizes(const ct_type *x, const ct_type *at, int64_t axis, int64_t batch) {
-    picking p = {1, 1, x->dim[axis], 1, 1};
-    for (int a = 0; a < x->rank; a++) {
-        int64_t size = x->dim[a];
-        if (a < batch)
-            p.batch *= size;
-        else if (a < axis)
-            p.middle *= size;
-        else if (a > axis)
-            p.tail *= size;
-    }
-    for (int a = (int)batch; a < at->rank; a++) p.picks *= at->dim[a];
-    return p;
-}
-
 static bool gather_infer(ct_call *call) {
     gather_attrs *attrs = call->attrs;
     ct_shape shape = {0};
@@ -345,7 +327,8 @@ static bool gather_infer(ct_call *call) {
 static bool gather_eval(const ct_ref *ref) {
     const gather_attrs *attrs = ref->attrs;
     ct_dtype d = ref->out_type->dtype;
-    picking p = gather_sizes(&ref->in_type[0], &ref->in_type[1], attrs->axis, attrs->batch_dims);
+    const ct_picked p = ct__picked_sizes(&ref->in_type[0], &ref->in_type[1], (int)attrs->axis,
+                                         (int)attrs->batch_dims);
     size_t size = index_element_size(ref->out_type), row = (size_t)p.tail * size;
     double outside = attrs->zero_outside || !ct__is_float(d) ? 0 : NAN;
     for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {

@@ -14,13 +14,6 @@
 static int lapack_max(int a, int b) { return a > b ? a : b; }
 static int lapack_min(int a, int b) { return a < b ? a : b; }
 
-// Sets the type of a result of a factorisation: matrices (rows, columns) for n = 2, vectors for n = 1.
-static bool factor_result_type(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows,
-                               int64_t columns) {
-    ct_type batch = *call->in[0];
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, out, dtype, &batch, n, (int64_t[]){rows, columns});
-}
 static int64_t lapack_rows(const ct_call *call) {
     return ct__size_of(call->in[0], call->in[0]->rank - 2);
 }
@@ -219,8 +212,8 @@ const ct_opdef ct__op_triangular_solve = {
 static bool lu_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     *call->out = *call->in[0];
-    return factor_result_type(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
-           factor_result_type(call, 2, CT_I32, 1, lapack_rows(call), 0);
+    return ct__factor_out(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
+           ct__factor_out(call, 2, CT_I32, 1, lapack_rows(call), 0);
 }
 static int lu_one_matrix(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns;
@@ -342,12 +335,9 @@ const ct_opdef ct__op_lu_solve = {
 
 // ------------------------------------------------------------------------------------------------ qr
 
-static ct_dtype lapack_part_dtype(ct_dtype dtype) {
-    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
-}
 // Returns the size of the workspace that LAPACK requests: the first number that it wrote into `work`.
 static int lapack_work_size(ct_dtype dtype, const void *work) {
-    const double n = ct__load_f64(lapack_part_dtype(dtype), work, 0);
+    const double n = ct__load_f64(ct__part_or_own(dtype), work, 0);
     return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
 }
 
@@ -359,8 +349,8 @@ static bool qr_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool complete = ((const qr_attrs *)call->attrs)->complete;
     const int64_t k = complete ? lapack_rows(call) : lapack_smaller_size(call);
-    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), k) &&
-           factor_result_type(call, 1, dtype, 2, k, lapack_columns(call));
+    return ct__factor_out(call, 0, dtype, 2, lapack_rows(call), k) &&
+           ct__factor_out(call, 1, dtype, 2, k, lapack_columns(call));
 }
 static int qr_one_matrix(const ct_matrix *m) {
     const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
@@ -450,15 +440,13 @@ const ct_opdef ct__op_qr = {
 
 // --------------------------------------------------------------------------- eigenvalues of symmetric
 
-#define EIGH_ATTRS(F, op) F(op, bool, upper)
-#define EIGVALSH_ATTRS(F, op) F(op, bool, upper)
-CT_ATTRS(eigh, EIGH_ATTRS);
-CT_ATTRS(eigvalsh, EIGVALSH_ATTRS);
+CT_ATTRS(eigh, CHOLESKY_ATTRS);
+CT_ATTRS(eigvalsh, CHOLESKY_ATTRS);
 
 static bool eigvalsh_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_rows(call), 0);
+           ct__factor_out(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_rows(call), 0);
 }
 static bool eigh_infer(ct_call *call) {
     if (!eigvalsh_infer(call)) return false;
@@ -478,7 +466,7 @@ static void lapack_call_syevd(const ct_matrix *m, bool vectors, bool upper, void
 }
 static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype part = lapack_part_dtype(m->dtype);
+    const ct_dtype part = ct__part_or_own(m->dtype);
     char work_n[CT_MAX_ELEMENT_BYTES] = {0}, rwork_n[CT_MAX_ELEMENT_BYTES] = {0};
     int info = 0, iwork_n = 1;
     ct_scratch scratch;
@@ -575,18 +563,17 @@ CT_ATTRS(svd, SVD_ATTRS);
 
 static bool svdvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, false) &&
-           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_smaller_size(call), 0);
+           ct__factor_out(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_smaller_size(call), 0);
 }
 static bool svd_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool full = ((const svd_attrs *)call->attrs)->full;
     const int64_t k = lapack_smaller_size(call);
-    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), full ? lapack_rows(call) : k) &&
-           factor_result_type(call, 1, lapack_part_dtype(dtype), 1, k, 0) &&
-           factor_result_type(call, 2, dtype, 2, full ? lapack_columns(call) : k,
-                              lapack_columns(call));
+    return ct__factor_out(call, 0, dtype, 2, lapack_rows(call), full ? lapack_rows(call) : k) &&
+           ct__factor_out(call, 1, ct__part_or_own(dtype), 1, k, 0) &&
+           ct__factor_out(call, 2, dtype, 2, full ? lapack_columns(call) : k, lapack_columns(call));
 }
 // The arguments of gesdd. `rwork` is for complex matrices only.
 typedef struct gesdd {
@@ -610,7 +597,7 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
     const int64_t rows = m->rows, columns = m->columns, k = lapack_min(m->rows, m->columns);
     const int64_t us = full ? rows : k, vs = full ? columns : k,
                   wide = lapack_max(m->rows, m->columns);
-    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype);
+    const ct_dtype dtype = m->dtype, part = ct__part_or_own(dtype);
     // For real matrices `rwork` is not read; for complex ones this is the size in LAPACK's documentation.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
     char query[CT_MAX_ELEMENT_BYTES] = {0};
@@ -730,17 +717,17 @@ const ct_opdef ct__op_svdvals = {
 // ----------------------------------------------------------------------- eigenvalues of general matrices
 
 static ct_dtype eig_complex_dtype(ct_dtype dtype) {
-    return lapack_part_dtype(dtype) == CT_F32 ? CT_C64 : CT_C128;
+    return ct__part_or_own(dtype) == CT_F32 ? CT_C64 : CT_C128;
 }
 static bool eigvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_result_type(call, 0, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_rows(call), 0);
+           ct__factor_out(call, 0, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_rows(call), 0);
 }
 static bool eig_infer(ct_call *call) {
     return eigvals_infer(call) &&
-           factor_result_type(call, 1, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 2,
-                              lapack_rows(call), lapack_rows(call));
+           ct__factor_out(call, 1, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 2,
+                          lapack_rows(call), lapack_rows(call));
 }
 // The arguments of geev. For complex matrices `re` is the eigenvalues and `im` is the workspace rwork.
 typedef struct geev {
@@ -779,8 +766,7 @@ static void eig_unpack_pairs(ct_dtype part, int64_t n, const void *im, const voi
 }
 static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype),
-                   out = eig_complex_dtype(dtype);
+    const ct_dtype dtype = m->dtype, part = ct__part_or_own(dtype), out = eig_complex_dtype(dtype);
     char query[CT_MAX_ELEMENT_BYTES] = {0}, more[CT_MAX_ELEMENT_BYTES] = {0};
     ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], all)) {

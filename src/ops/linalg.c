@@ -9,20 +9,12 @@
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = outs,      \
     .accepts = CT_LINALG, .infer = op##_infer, .body = op##_body
 
-static ct_tensor linalg_number(double value, ct_tensor like) {
-    return ct__number_like(value, like);
-}
 static ct_dtype linalg_out_dtype(const ct_rule *r, int i) {
     return (ct_dtype)r->node->out[i].dtype;
 }
 // Sets the type of a result with a number for each matrix: operand 0 without its last two axes.
 static bool linalg_batch_type(ct_call *call, int out, ct_dtype dtype) {
-    ct_type batch = *call->in[0];
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, out, dtype, &batch, 0, NULL);
-}
-static ct_dtype linalg_part_dtype(ct_dtype dtype) {
-    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
+    return ct__factor_out(call, out, dtype, 0, 0, 0);
 }
 
 // ---------------------------------------------------------------------------------------------- solve
@@ -123,7 +115,8 @@ static ct_tensor linalg_sum_last(ct_tensor x) {
 static ct_tensor linalg_parity(ct_tensor pivots, ct_tensor like) {
     const int64_t n = ct__size_like(pivots, ct__type_of(pivots)->rank - 1);
     ct_tensor is_fixed = ct_equal(pivots, ct_iota(CT_I32, CT_DIMS(n), 0));
-    return linalg_prod_last(ct_select(is_fixed, linalg_number(1, like), linalg_number(-1, like)));
+    return linalg_prod_last(
+        ct_select(is_fixed, ct__number_like(1, like), ct__number_like(-1, like)));
 }
 static ct_tensor linalg_trace(ct_tensor x) { return linalg_sum_last(ct__diagonal_of(x)); }
 
@@ -149,12 +142,12 @@ static det_parts det_regularise(const ct_rule *r) {
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
     ct_tensor size = ct_abs(ct__upper_part(lu.factors, 0));
     ct_tensor largest = ct_max(ct_stop_gradient(size), .axes = {2, both}); // (...)
-    ct_tensor none = ct_equal(largest, linalg_number(0, largest));
-    ct_tensor smallest = ct_mul(ct_select(none, linalg_number(1, largest), largest),
-                                linalg_number(0x1p-50, largest));
-    ct_tensor zero = ct_equal(diagonal, linalg_number(0, diagonal));
+    ct_tensor none = ct_equal(largest, ct__number_like(0, largest));
+    ct_tensor smallest = ct_mul(ct_select(none, ct__number_like(1, largest), largest),
+                                ct__number_like(0x1p-50, largest));
+    ct_tensor zero = ct_equal(diagonal, ct__number_like(0, diagonal));
     ct_tensor more = ct_select(zero, ct__to(ct__add_last(smallest), linalg_out_dtype(r, 0)),
-                               linalg_number(0, diagonal)); // (..., N)
+                               ct__number_like(0, diagonal)); // (..., N)
     ct_tensor factors = ct_add(lu.factors, ct__scale_columns(ct__identity(lu.factors), more));
     ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);
     ct_tensor step = ct_triangular_solve(factors, rows, .unit = true);
@@ -195,15 +188,15 @@ const ct_opdef ct__op_det = {
 static bool slogdet_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     return ct__check_matrices(call, 0, true) && linalg_batch_type(call, 0, dtype) &&
-           linalg_batch_type(call, 1, linalg_part_dtype(dtype));
+           linalg_batch_type(call, 1, ct__part_or_own(dtype));
 }
 static bool slogdet_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors), size = ct_abs(diagonal), sign;
     if (ct__is_complex(linalg_out_dtype(r, 0))) {
-        ct_tensor zero = ct_equal(size, linalg_number(0, size));
-        sign = ct_select(zero, linalg_number(0, diagonal),
-                         ct_div(diagonal, ct_select(zero, linalg_number(1, size), size)));
+        ct_tensor zero = ct_equal(size, ct__number_like(0, size));
+        sign = ct_select(zero, ct__number_like(0, diagonal),
+                         ct_div(diagonal, ct_select(zero, ct__number_like(1, size), size)));
     } else {
         sign = ct_sign(diagonal);
     }
@@ -214,9 +207,9 @@ static bool slogdet_body(ct_rule *r) {
 static bool slogdet_jvp(ct_rule *r) {
     det_parts d = det_regularise(r);
     const int64_t last = ct__type_of(d.zero)->rank - 1;
-    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = linalg_number(1, d.diagonal);
+    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = ct__number_like(1, d.diagonal);
     ct_tensor t =
-        ct_mul(linalg_trace(d.step), ct_select(singular, linalg_number(INFINITY, one), one));
+        ct_mul(linalg_trace(d.step), ct_select(singular, ct__number_like(INFINITY, one), one));
     r->t_out[0] = CT_NONE;
     r->t_out[1] = ct__real_of(t);
     if (ct__is_complex(linalg_out_dtype(r, 0))) { // the sign changes by the imaginary part
@@ -239,11 +232,9 @@ const ct_opdef ct__op_slogdet = {
 // ------------------------------------------------------------------------------------- least squares
 
 #define PINV_ATTRS(F, op) F(op, num, rtol)
-#define LSTSQ_ATTRS(F, op) F(op, num, rtol)
-#define MATRIX_RANK_ATTRS(F, op) F(op, num, rtol)
 CT_ATTRS(pinv, PINV_ATTRS);
-CT_ATTRS(lstsq, LSTSQ_ATTRS);
-CT_ATTRS(matrix_rank, MATRIX_RANK_ATTRS);
+CT_ATTRS(lstsq, PINV_ATTRS);
+CT_ATTRS(matrix_rank, PINV_ATTRS);
 
 // Returns which singular values s of x are not negligible, as bool: those above `rtol` times the largest,
 // by default above the rounding errors of a matrix of that size.
@@ -255,22 +246,19 @@ static ct_tensor linalg_significant(ct_tensor s, ct_tensor x, ct_num rtol) {
     const double part = ct__num_or(rtol, (double)(m > n ? m : n) * eps);
     if (!m || !n) return ct_less(s, s);
     ct_tensor largest = ct_max(s, .axes = {1, &last}, .keepdims = true);
-    return ct_less(ct_mul(largest, linalg_number(part, s)), s);
+    return ct_less(ct_mul(largest, ct__number_like(part, s)), s);
 }
 static bool pinv_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
-    ct_type batch = *call->in[0];
-    const int rank = batch.rank;
-    batch.rank = (uint8_t)(rank - 2);
-    const int64_t sizes[2] = {ct__size_of(call->in[0], rank - 1),
-                              ct__size_of(call->in[0], rank - 2)};
-    return ct__matrix_out(call, 0, (ct_dtype)call->in[0]->dtype, &batch, 2, sizes);
+    const ct_type *x = call->in[0];
+    return ct__factor_out(call, 0, (ct_dtype)x->dtype, 2, ct__size_of(x, x->rank - 1),
+                          ct__size_of(x, x->rank - 2));
 }
 static bool pinv_body(ct_rule *r) {
     ct_svd_out f = ct_svd(r->in[0]);
     ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
-    ct_tensor by = ct_div(linalg_number(1, f.s), ct_select(keep, f.s, linalg_number(1, f.s)));
-    by = ct_select(keep, by, linalg_number(0, f.s));
+    ct_tensor by = ct_div(ct__number_like(1, f.s), ct_select(keep, f.s, ct__number_like(1, f.s)));
+    by = ct_select(keep, by, ct__number_like(0, f.s));
     return ct__body_is(r, ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u)));
 }
 // Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
@@ -389,31 +377,31 @@ static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
     const double limit = wide ? 1022 : 126, edge = (wide ? 800 : 100) / fabs(p);
     if (axes->n) largest = ct_max(largest, .axes = *axes, .keepdims = true);
     ct_tensor exponent = ct_neg(ct_floor(ct_log2(largest)));
-    exponent = ct_maximum(ct_minimum(exponent, linalg_number(limit, largest)),
-                          linalg_number(-limit, largest));
-    ct_tensor beyond = ct_greater(largest, linalg_number(exp2(fmin(edge, limit)), largest));
-    ct_tensor below = ct_less(largest, linalg_number(exp2(fmax(-edge, -limit)), largest));
+    exponent = ct_maximum(ct_minimum(exponent, ct__number_like(limit, largest)),
+                          ct__number_like(-limit, largest));
+    ct_tensor beyond = ct_greater(largest, ct__number_like(exp2(fmin(edge, limit)), largest));
+    ct_tensor below = ct_less(largest, ct__number_like(exp2(fmax(-edge, -limit)), largest));
     beyond = ct_and(beyond,
-                    ct_less(largest, linalg_number(INFINITY, largest))); // infinity is not scaled
-    ct_tensor one = linalg_number(1, largest), scale = ct_exp2(exponent);
+                    ct_less(largest, ct__number_like(INFINITY, largest))); // infinity is not scaled
+    ct_tensor one = ct__number_like(1, largest), scale = ct_exp2(exponent);
     scale = ct_select(ct_or(beyond, below), scale, one);
-    return ct_select(ct_greater(largest, linalg_number(0, largest)), scale, one);
+    return ct_select(ct_greater(largest, ct__number_like(0, largest)), scale, one);
 }
 
 #define VECTOR_NORM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, num, ord)
 CT_ATTRS(vector_norm, VECTOR_NORM_ATTRS);
 static bool vector_norm_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0) || !ct__infer_reduce(call)) return false;
-    call->out->dtype = (uint8_t)linalg_part_dtype((ct_dtype)call->out->dtype);
+    call->out->dtype = (uint8_t)ct__part_or_own((ct_dtype)call->out->dtype);
     return true;
 }
 // Returns x^p of absolute values. Where the derivative at 0 would be infinite and the gradient NaN, it is
 // 0.
 static ct_tensor norm_power(ct_tensor x, double p) {
-    if (p > 1) return ct_pow(x, linalg_number(p, x));
-    ct_tensor none = ct_equal(x, linalg_number(0, x));
-    ct_tensor power = ct_pow(ct_select(none, linalg_number(1, x), x), linalg_number(p, x));
-    return ct_select(none, linalg_number(p > 0 ? 0 : INFINITY, x), power);
+    if (p > 1) return ct_pow(x, ct__number_like(p, x));
+    ct_tensor none = ct_equal(x, ct__number_like(0, x));
+    ct_tensor power = ct_pow(ct_select(none, ct__number_like(1, x), x), ct__number_like(p, x));
+    return ct_select(none, ct__number_like(p > 0 ? 0 : INFINITY, x), power);
 }
 static bool vector_norm_body(ct_rule *r) {
     const vector_norm_attrs *a = r->attrs;
@@ -462,11 +450,9 @@ static bool norm_check_order(ct_call *call, ct_num ord) {
 }
 static bool matrix_norm_infer(ct_call *call) {
     const matrix_norm_attrs *attrs = call->attrs;
-    const ct_dtype dtype = linalg_part_dtype((ct_dtype)call->in[0]->dtype);
-    ct_type batch = *call->in[0];
-    if (!ct__check_matrices(call, 0, false) || !norm_check_order(call, attrs->ord)) return false;
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, 0, dtype, &batch, attrs->keepdims ? 2 : 0, (int64_t[]){1, 1});
+    const ct_dtype dtype = ct__part_or_own((ct_dtype)call->in[0]->dtype);
+    return ct__check_matrices(call, 0, false) && norm_check_order(call, attrs->ord) &&
+           ct__factor_out(call, 0, dtype, attrs->keepdims ? 2 : 0, 1, 1);
 }
 static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
     const double p = ct__num_or(ord, 2);
@@ -504,7 +490,7 @@ static bool matrix_cond_infer(ct_call *call) {
     const ct_num ord = ((const matrix_cond_attrs *)call->attrs)->ord;
     const bool square = fabs(ct__num_or(ord, 2)) != 2;
     return ct__check_matrices(call, 0, square) && norm_check_order(call, ord) &&
-           linalg_batch_type(call, 0, linalg_part_dtype((ct_dtype)call->in[0]->dtype));
+           linalg_batch_type(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype));
 }
 static bool matrix_cond_body(ct_rule *r) {
     const ct_num ord = ((const matrix_cond_attrs *)r->attrs)->ord;
@@ -663,22 +649,19 @@ const ct_opdef ct__op_kron = {
 };
 
 #define DIAGONAL_ATTRS(F, op) F(op, i64, offset)
-#define MATRIX_TRACE_ATTRS(F, op) F(op, i64, offset)
 CT_ATTRS(diagonal, DIAGONAL_ATTRS);
-CT_ATTRS(matrix_trace, MATRIX_TRACE_ATTRS);
+CT_ATTRS(matrix_trace, DIAGONAL_ATTRS);
 static bool diagonal_infer(ct_call *call) {
     const int64_t offset = ((const diagonal_attrs *)call->attrs)->offset;
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_type *x = call->in[0];
-    ct_type batch = *x;
-    batch.rank = (uint8_t)(x->rank - 2);
     const int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1];
     const int64_t rows = m + (offset < 0 ? offset : 0), columns = n - (offset > 0 ? offset : 0);
     int64_t size = rows < columns ? rows : columns;
     if (size < 0) size = 0;
     if (offset == 0) size = ct__diagonal_size(x);
     for (int a = x->rank - 2; offset && a < x->rank; a++) ct__specialise_size(ct__size_of(x, a));
-    return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
+    return ct__factor_out(call, 0, (ct_dtype)x->dtype, 1, size, 0);
 }
 static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     const int64_t axis = ct__type_of(x)->rank - (offset > 0 ? 1 : 2);

@@ -262,8 +262,7 @@ const ct_opdef ct__op_cast = {
     .unchanged = ct__always_unchanged,
 };
 
-#define BITCAST_ATTRS(F, op) F(op, dtype, dtype)
-CT_ATTRS(bitcast, BITCAST_ATTRS);
+CT_ATTRS(bitcast, CAST_ATTRS);
 
 static bool bitcast_infer(ct_call *call) {
     const bitcast_attrs *attrs = call->attrs;

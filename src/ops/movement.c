@@ -257,8 +257,7 @@ const ct_opdef ct__op_permute = {
 
 // ------------------------------------------------------------------------------------------ expand
 
-#define EXPAND_ATTRS(F, op) F(op, sizes, dims)
-CT_ATTRS(expand, EXPAND_ATTRS);
+CT_ATTRS(expand, RESHAPE_ATTRS);
 
 static bool expand_infer(ct_call *call) {
     expand_attrs *attrs = call->attrs;

@@ -6,11 +6,10 @@
 
 #define GROUP_NORM_ATTRS(F, op) F(op, i64, groups) F(op, num, eps) F(op, i64, present)
 #define INSTANCE_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
-#define BATCH_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
 #define BATCH_NORM_TRAIN_ATTRS(F, op) F(op, num, eps) F(op, num, momentum) F(op, i64, present)
 CT_ATTRS(group_norm, GROUP_NORM_ATTRS);
 CT_ATTRS(instance_norm, INSTANCE_NORM_ATTRS);
-CT_ATTRS(batch_norm, BATCH_NORM_ATTRS);
+CT_ATTRS(batch_norm, INSTANCE_NORM_ATTRS);
 CT_ATTRS(batch_norm_train, BATCH_NORM_TRAIN_ATTRS);
 
 // Checks x (N, C, ...) with at least `min_rank` axes, and all other operands (C,), in its dtype.

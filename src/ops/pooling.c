@@ -10,9 +10,6 @@ enum { MAX_SPATIAL = 3 };
 #define MAX_POOL_ATTRS(F, op)                                                                      \
     F(op, ints, kernel)                                                                            \
     F(op, ints, stride) F(op, ints, padding) F(op, ints, dilation) F(op, bool, ceil_mode)
-#define MAX_POOL_INDICES_ATTRS(F, op)                                                              \
-    F(op, ints, kernel)                                                                            \
-    F(op, ints, stride) F(op, ints, padding) F(op, ints, dilation) F(op, bool, ceil_mode)
 #define AVG_POOL_ATTRS(F, op)                                                                      \
     F(op, ints, kernel)                                                                            \
     F(op, ints, stride)                                                                            \
@@ -21,7 +18,7 @@ enum { MAX_SPATIAL = 3 };
 #define LP_POOL_ATTRS(F, op)                                                                       \
     F(op, ints, kernel) F(op, ints, stride) F(op, bool, ceil_mode) F(op, num, power)
 CT_ATTRS(max_pool, MAX_POOL_ATTRS);
-CT_ATTRS(max_pool_indices, MAX_POOL_INDICES_ATTRS);
+CT_ATTRS(max_pool_indices, MAX_POOL_ATTRS);
 CT_ATTRS(avg_pool, AVG_POOL_ATTRS);
 CT_ATTRS(lp_pool, LP_POOL_ATTRS);
 
@@ -346,9 +343,8 @@ const ct_opdef ct__op_lp_pool = {
 // ----------------------------------------------------------------------------------------- adaptive
 
 #define ADAPTIVE_MAX_POOL_ATTRS(F, op) F(op, ints, output)
-#define ADAPTIVE_AVG_POOL_ATTRS(F, op) F(op, ints, output)
 CT_ATTRS(adaptive_max_pool, ADAPTIVE_MAX_POOL_ATTRS);
-CT_ATTRS(adaptive_avg_pool, ADAPTIVE_AVG_POOL_ATTRS);
+CT_ATTRS(adaptive_avg_pool, ADAPTIVE_MAX_POOL_ATTRS);
 
 static bool adaptive_pool_infer(ct_call *call) {
     adaptive_max_pool_attrs *attrs = call->attrs; // both ops have the same layout

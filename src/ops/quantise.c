@@ -35,9 +35,8 @@ static const quant_layout layouts[] = {
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 #define QUANTISE_ATTRS(F, op) F(op, layout, layout)
-#define DEQUANTISE_ATTRS(F, op) F(op, layout, layout)
 CT_ATTRS(quantise, QUANTISE_ATTRS);
-CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
+CT_ATTRS(dequantise, QUANTISE_ATTRS);
 
 enum { GROUP = CT_LANES }; // interleaved rows, in layouts with groups
 
@@ -497,10 +496,8 @@ static bool chosen_product_body(ct_rule *r) {
     y = ct_sum(ct_select(own, y, ct_f(0)), .axes = CT_AXES(1)); // a sum from +0 is never -0
     return ct__body_is(r, ct__of_type(y, out));
 }
-#define QUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
-#define QUANTISED_MATMUL_ATTRS(F, op) F(op, layout, layout)
-CT_ATTRS(quantised_product, QUANTISED_PRODUCT_ATTRS);
-CT_ATTRS(quantised_matmul, QUANTISED_MATMUL_ATTRS);
+CT_ATTRS(quantised_product, QUANTISE_ATTRS);
+CT_ATTRS(quantised_matmul, QUANTISE_ATTRS);
 const ct_opdef ct__op_quantised_product = {
     CT_OP(QUANTISED_PRODUCT, quantised_product, quantised, 4, 1),
     .doc = "Rows of i8, with a scale for 32 of them, times columns of codes of a layout: in each "
@@ -618,8 +615,7 @@ static bool dequantised_product_body(ct_rule *r) {
     ct_tensor w = ct__record(&ct__op_dequantise, r->attrs, &r->in[1], 2, r->node->here);
     return ct__body_is(r, ct_matmul(r->in[0], ct__swap_last(w)));
 }
-#define DEQUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
-CT_ATTRS(dequantised_product, DEQUANTISED_PRODUCT_ATTRS);
+CT_ATTRS(dequantised_product, QUANTISE_ATTRS);
 const ct_opdef ct__op_dequantised_product = {
     CT_OP(DEQUANTISED_PRODUCT, dequantised_product, dequantised, 3, 1),
     .doc = "Rows times the numbers that columns of quants represent: the matrix product's sums, in "

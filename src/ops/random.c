@@ -73,15 +73,11 @@ static random_words random_counters(ct_tensor key, int64_t n) {
 // -------------------------------------------------------------------------------------------- bits
 
 #define RANDOM_BITS_ATTRS(F, op) F(op, sizes, dims)
-#define RANDOM_UNIFORM_ATTRS(F, op) F(op, sizes, dims)
-#define RANDOM_NORMAL_ATTRS(F, op) F(op, sizes, dims)
-#define RANDOM_BERNOULLI_ATTRS(F, op) F(op, sizes, dims)
-#define RANDOM_INT_ATTRS(F, op) F(op, sizes, dims)
 CT_ATTRS(random_bits, RANDOM_BITS_ATTRS);
-CT_ATTRS(random_uniform, RANDOM_UNIFORM_ATTRS);
-CT_ATTRS(random_normal, RANDOM_NORMAL_ATTRS);
-CT_ATTRS(random_bernoulli, RANDOM_BERNOULLI_ATTRS);
-CT_ATTRS(random_int, RANDOM_INT_ATTRS);
+CT_ATTRS(random_uniform, RANDOM_BITS_ATTRS);
+CT_ATTRS(random_normal, RANDOM_BITS_ATTRS);
+CT_ATTRS(random_bernoulli, RANDOM_BITS_ATTRS);
+CT_ATTRS(random_int, RANDOM_BITS_ATTRS);
 
 static bool random_infer(ct_call *call, ct_dtype dtype) {
     const random_bits_attrs *attrs = call->attrs; // all have the same layout

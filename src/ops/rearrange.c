@@ -8,9 +8,8 @@
 // --------------------------------------------------------------------------------------- triangles
 
 #define TRIL_ATTRS(F, op) F(op, i64, diagonal)
-#define TRIU_ATTRS(F, op) F(op, i64, diagonal)
 CT_ATTRS(tril, TRIL_ATTRS);
-CT_ATTRS(triu, TRIU_ATTRS);
+CT_ATTRS(triu, TRIL_ATTRS);
 static bool tril_infer(ct_call *call) {
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, 0)) return false;

@@ -5,17 +5,13 @@
 #include "ops/rules.h"
 
 #define SUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define PROD_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define MAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define MIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 #define ARGMAX_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
-#define ARGMIN_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
 CT_ATTRS(sum, SUM_ATTRS);
-CT_ATTRS(prod, PROD_ATTRS);
-CT_ATTRS(max, MAX_ATTRS);
-CT_ATTRS(min, MIN_ATTRS);
+CT_ATTRS(prod, SUM_ATTRS);
+CT_ATTRS(max, SUM_ATTRS);
+CT_ATTRS(min, SUM_ATTRS);
 CT_ATTRS(argmax, ARGMAX_ATTRS);
-CT_ATTRS(argmin, ARGMIN_ATTRS);
+CT_ATTRS(argmin, ARGMAX_ATTRS);
 // The four have the same layout, so they share one shape rule.
 typedef sum_attrs reduce_attrs;
 

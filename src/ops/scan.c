@@ -5,17 +5,12 @@
 #include "ops/rules.h"
 
 #define CUMSUM_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMPROD_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMMAX_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMMIN_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define LOGCUMSUMEXP_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define LINEAR_RECURRENCE_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
 CT_ATTRS(cumsum, CUMSUM_ATTRS);
-CT_ATTRS(cumprod, CUMPROD_ATTRS);
-CT_ATTRS(cummax, CUMMAX_ATTRS);
-CT_ATTRS(cummin, CUMMIN_ATTRS);
-CT_ATTRS(logcumsumexp, LOGCUMSUMEXP_ATTRS);
-CT_ATTRS(linear_recurrence, LINEAR_RECURRENCE_ATTRS);
+CT_ATTRS(cumprod, CUMSUM_ATTRS);
+CT_ATTRS(cummax, CUMSUM_ATTRS);
+CT_ATTRS(cummin, CUMSUM_ATTRS);
+CT_ATTRS(logcumsumexp, CUMSUM_ATTRS);
+CT_ATTRS(linear_recurrence, CUMSUM_ATTRS);
 // They share one layout.
 typedef cumsum_attrs scan_attrs;
 
@@ -93,9 +88,7 @@ static bool linear_recurrence_infer(ct_call *call) {
     scan_attrs *attrs = call->attrs;
     const ct_type *a = call->in[0], *b = call->in[1];
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
-    bool same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
-    if (!same)
+    if (!ct__same_sizes(a, b))
         return ct__call_err(call, CT_E_SHAPE, "a is %s, b is %s, they must have one shape",
                             ct__type_text(a).s, ct__type_text(b).s) ||
                ct__call_hint(call, "ct_expand brings one to the shape of the other");

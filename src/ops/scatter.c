@@ -5,22 +5,10 @@
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
-#define SCATTER_ATTRS(F, op)                                                                       \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter, SCATTER_ATTRS);
-#define SCATTER_MUL_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_mul, SCATTER_MUL_ATTRS);
-#define SCATTER_MIN_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_min, SCATTER_MIN_ATTRS);
-#define SCATTER_MAX_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_max, SCATTER_MAX_ATTRS);
+CT_ATTRS(scatter, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_mul, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_min, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_max, SCATTER_ADD_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs scatter_any_attrs;
 
@@ -42,9 +30,7 @@ static bool scatter_infer(ct_call *call) {
                ct__hint_cast(call, "updates", (ct_dtype)x->dtype);
     if (!ct__call_fits(call, 2, x->dtype)) return false;
     ct_type required = ct__shaped(&shape, x->dtype, false);
-    bool fits = required.rank == update->rank;
-    for (int a = 0; fits && a < required.rank; a++) fits = required.dim[a] == update->dim[a];
-    if (!fits)
+    if (!ct__same_sizes(&required, update))
         return ct__call_err(call, CT_E_SHAPE, "the updates are %s, x and the indices ask for %s",
                             ct__type_text(update).s, ct__type_text(&required).s) ||
                ct__call_hint(call, "updates have the shape of ct_gather(x, indices); ct_expand "

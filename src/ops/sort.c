@@ -77,9 +77,7 @@ const ct_opdef ct__op_topk = {
 
 static bool sort_check_shape(ct_call *call, int operand) {
     const ct_type *first = call->in[0], *t = call->in[operand];
-    bool same = first->rank == t->rank;
-    for (int a = 0; same && a < t->rank; a++) same = first->dim[a] == t->dim[a];
-    return same ||
+    return ct__same_sizes(first, t) ||
            ct__call_err(call, CT_E_SHAPE, "operand 1 is %s, operand %d is %s",
                         ct__type_text(first).s, operand + 1, ct__type_text(t).s) ||
            ct__call_hint(call, "they must have one shape: ct_expand brings one to that of another");
@@ -114,8 +112,7 @@ const ct_opdef ct__op_argsort = {
     .samples = {.kinks = true},
 };
 
-#define LEXSORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(lexsort, LEXSORT_ATTRS);
+CT_ATTRS(lexsort, ARGSORT_ATTRS);
 const ct_opdef ct__op_lexsort = {
     CT_OP(LEXSORT, lexsort, sort, -1, 1),
     .doc =
@@ -172,8 +169,7 @@ const ct_opdef ct__op_take_along = {
     .widens = true,
 };
 
-#define SORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(sort, SORT_ATTRS);
+CT_ATTRS(sort, ARGSORT_ATTRS);
 static bool sort_infer(ct_call *call) {
     sort_attrs *attrs = call->attrs;
     for (int i = 0; i < call->n_in; i++) {
@@ -201,8 +197,7 @@ const ct_opdef ct__op_sort = {
         "The gradient of an element goes where it came from.",
 };
 
-#define SORT_PAIRS_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(sort_pairs, SORT_PAIRS_ATTRS);
+CT_ATTRS(sort_pairs, ARGSORT_ATTRS);
 const ct_opdef ct__op_sort_pairs = {
     SORT(SORT_PAIRS, sort_pairs, 2),
     .doc = "ct_sort of the keys, and of values in the order of the keys: both have one shape. For "

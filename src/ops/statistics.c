@@ -50,10 +50,8 @@ const ct_opdef ct__op_var = {
     .accepts = CT_FLOATS,
 };
 
-#define ANY_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define ALL_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-CT_ATTRS(any, ANY_ATTRS);
-CT_ATTRS(all, ALL_ATTRS);
+CT_ATTRS(any, MEAN_ATTRS);
+CT_ATTRS(all, MEAN_ATTRS);
 // Where the largest of the bools, or with `every` the smallest, is true. Both ops have one layout.
 static bool any_or_all_body(ct_rule *r, bool every) {
     const any_attrs *attrs = r->attrs;
@@ -82,10 +80,9 @@ const ct_opdef ct__op_all = {
 
 #define SOFTMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, masked_zero)
 #define LOG_SOFTMAX_ATTRS(F, op) F(op, axes, axes)
-#define LOGSUMEXP_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 CT_ATTRS(softmax, SOFTMAX_ATTRS);
 CT_ATTRS(log_softmax, LOG_SOFTMAX_ATTRS);
-CT_ATTRS(logsumexp, LOGSUMEXP_ATTRS);
+CT_ATTRS(logsumexp, MEAN_ATTRS);
 
 static bool softmax_infer(ct_call *call) { // no axes: the last one
     softmax_attrs *attrs = call->attrs;
@@ -277,9 +274,8 @@ const ct_opdef ct__op_cross_entropy = {
 // ------------------------------------------------------------------------ norms over the last axis
 
 #define LAYER_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
-#define RMS_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
 CT_ATTRS(layer_norm, LAYER_NORM_ATTRS);
-CT_ATTRS(rms_norm, RMS_NORM_ATTRS);
+CT_ATTRS(rms_norm, LAYER_NORM_ATTRS);
 
 // x (..., C); all other operands are (C,), in its dtype.
 static bool last_norm_infer(ct_call *call) {

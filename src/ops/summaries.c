@@ -45,14 +45,10 @@ const ct_opdef ct__op_std = {
 
 // ------------------------------------------------------------------------------------- without NaN
 
-#define NANSUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define NANMEAN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define NANMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define NANMIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-CT_ATTRS(nansum, NANSUM_ATTRS);
-CT_ATTRS(nanmean, NANMEAN_ATTRS);
-CT_ATTRS(nanmax, NANMAX_ATTRS);
-CT_ATTRS(nanmin, NANMIN_ATTRS);
+CT_ATTRS(nansum, COUNT_NONZERO_ATTRS);
+CT_ATTRS(nanmean, COUNT_NONZERO_ATTRS);
+CT_ATTRS(nanmax, COUNT_NONZERO_ATTRS);
+CT_ATTRS(nanmin, COUNT_NONZERO_ATTRS);
 static ct_tensor nan_replace(const ct_rule *r, double instead) {
     return ct_select(ct_is_nan(r->in[0]), rule_constant(instead, r), r->in[0]);
 }

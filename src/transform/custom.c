@@ -285,8 +285,7 @@ static void custom_trace_forward_rule(const ct_tensor *in, ct_tensor *out, void 
     bool ok =
         slopes || ct__err_memory(&ctx->err, node->here, node->op->name, n_in * sizeof *slopes);
     ok = ok && rule->record(node, in, in + n_in, tangents, out);
-    for (size_t i = 0; i < n_out && ok; i++)
-        ok = ct__resolve(ctx, out[i], &slopes[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, out, n_out, slopes, node->op->name, node->here);
     for (size_t i = 0; i < n_in && ok; i++)
         if (ct__has_slope(tangents[i]))
             ok = ct__resolve(ctx, tangents[i], &moving[n++], node->op->name, (int)i, node->here);

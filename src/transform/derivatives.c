@@ -48,8 +48,7 @@ static bool derivative_inline(inlined *to, const ct_node *node, const ct_body *b
     bool ok = to->outs && to->vals && to->slopes;
     if (!ok) ct__err_memory(&ctx->err, node->here, node->op->name, n * sizeof *to->vals);
     ok = ok && ct__inline(ctx, body, in, to->outs);
-    for (size_t i = 0; i < n && ok; i++)
-        ok = ct__resolve(ctx, to->outs[i], &to->vals[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, to->outs, n, to->vals, node->op->name, node->here);
     for (size_t i = 0; i < n_wrt && ok; i++)
         ok =
             ct__resolve(ctx, in[wrt[i]], &to->vals[n + i], node->op->name, (int)wrt[i], node->here);

@@ -306,8 +306,7 @@ bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *target
     cut_search c = {0};
     ct_val *vals = ct__malloc((n + 1) * sizeof *vals);
     bool ok = vals;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = ct__resolve(ctx, roots[i], &vals[i], "backward", (int)i, here);
+    ok = ok && ct__resolve_all(ctx, roots, n, vals, "backward", here);
     ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
     ok = ok && cut_find_paths(&c, targets, n_targets);
     if (ok) {

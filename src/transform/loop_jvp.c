@@ -28,8 +28,7 @@ static bool loop_jvp_inline_body(const forward *f, const ct_tensor *args, const 
     ct_tensor *tangents_wrt = ct__arena(&scratch, (n + 1) * sizeof *tangents_wrt);
     bool ok = (vals && wrt && tangents_wrt) || loop_jvp_no_memory(f->rule, n);
     ok = ok && ct__inline(ctx, body, args, outs);
-    for (size_t i = 0; i < body->n_outs && ok; i++)
-        ok = ct__resolve(ctx, outs[i], &vals[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, outs, body->n_outs, vals, node->op->name, node->here);
     for (size_t i = 0; i < n && ok; i++) {
         if (ct__is_none(tangents[i]) || !ct__has_slope(args[i])) continue;
         ok = ct__resolve(ctx, args[i], &wrt[n_wrt], node->op->name, (int)i, node->here);

@@ -221,8 +221,7 @@ static void remat_trace_gradient(const ct_tensor *in, ct_tensor *out, void *user
     ok = ok && ((vals && wrt) || remat_no_memory(g->node, g->n_in + g->n_out));
     ok = ok &&
          (remat_saves_some(g->a) ? remat_recompute(g) : ct__inline(ctx, g->a->body, g->in, g->out));
-    for (size_t i = 0; i < g->n_out && ok; i++)
-        ok = ct__resolve(ctx, g->out[i], &vals[i], "remat", (int)i, here);
+    ok = ok && ct__resolve_all(ctx, g->out, g->n_out, vals, "remat", here);
     for (size_t i = 0; i < g->n_in && ok; i++)
         if (ct__has_slope(g->in[i]))
             ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
