@@ -36,6 +36,13 @@ FILENAME ~ /ops\.list$/ {
     attrs[key] = text
 }
 
+# CT_ATTRS(prod, SUM_ATTRS);      of an op that has another's attributes
+/^CT_ATTRS\([a-z0-9_]+, [A-Z0-9_]+_ATTRS\);/ {
+    split($0, cell, /[(, )]+/)
+    sub(/_ATTRS$/, "", cell[3])
+    list_of[toupper(cell[2])] = cell[3]
+}
+
 # The definition's .doc: the strings that follow it, until something else does.
 /^const ct_opdef ct__op_/ { current = $0; sub(/^const ct_opdef ct__op_/, "", current); sub(/ .*/, "", current) }
 /\.doc = *$/ || /\.doc = "/ { in_doc = 1; piece = $0; sub(/^.*\.doc = */, "", piece); take_doc(piece); next }
@@ -89,7 +96,7 @@ function parse(i,    k, w, j, out) {
         else if (w[j] ~ /\?$/) opname[++n_ops] = substr(w[j], 1, length(w[j]) - 1)
         else if (w[j] != "") { opname[++n_ops] = w[j]; n_needed = n_ops }
     }
-    n_attrs = mode == "" ? 0 : fields(attrs[upper[i]])
+    n_attrs = mode == "" ? 0 : fields(attrs[upper[i] in list_of ? list_of[upper[i]] : upper[i]])
     result = n_outs ? "ct_" name[i] "_out" : "ct_tensor"
 }
 

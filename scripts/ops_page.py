@@ -55,8 +55,9 @@ def definitions(sources, headers):
 def attributes(sources):
     """{OP: [(kind, name)]}."""
     text = re.sub(r"\\\n", " ", "\n".join(sources))
-    return {op: re.findall(r"F\(op, *(\w+), *(\w+)\)", fields)
-            for op, fields in re.findall(r"^#define ([A-Z0-9_]+)_ATTRS\(F, op\)(.*)$", text, re.M)}
+    lists = {op: re.findall(r"F\(op, *(\w+), *(\w+)\)", fields)
+             for op, fields in re.findall(r"^#define ([A-Z0-9_]+)_ATTRS\(F, op\)(.*)$", text, re.M)}
+    return lists | {op.upper(): lists[of] for op, of in re.findall(r"^CT_ATTRS\((\w+), ([A-Z0-9_]+)_ATTRS\);", text, re.M)}
 
 
 def facts(root):

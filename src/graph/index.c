@@ -265,6 +265,10 @@ static void sum_from_ix(const ct_ix_pool *p, ct_ix e, sum *s) {
     }
 }
 
+static void sum_remove_term(sum *s, int i) {
+    memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
+    s->n--;
+}
 // Inserts a term in sorted order, or adds its coefficient to an equal term. False: the sum is full.
 static bool sum_add_term(sum *s, ct_ix_term t) {
     if (t.coef == 0) return true;
@@ -273,10 +277,7 @@ static bool sum_add_term(sum *s, ct_ix_term t) {
         i++;
     if (i < s->n && s->t[i].atom == t.atom && s->t[i].mono == t.mono) {
         s->t[i].coef = (int64_t)((uint64_t)s->t[i].coef + (uint64_t)t.coef);
-        if (s->t[i].coef == 0) {
-            memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
-            s->n--;
-        }
+        if (s->t[i].coef == 0) sum_remove_term(s, i);
         return true;
     }
     if (s->n == MAX_TERMS) return false;
@@ -284,10 +285,6 @@ static bool sum_add_term(sum *s, ct_ix_term t) {
     s->t[i] = t;
     s->n++;
     return true;
-}
-static void sum_remove_term(sum *s, int i) {
-    memmove(&s->t[i], &s->t[i + 1], (size_t)(s->n - i - 1) * sizeof *s->t);
-    s->n--;
 }
 
 static ct_ix sum_to_ix(ct_ix_pool *p, const sum *s) {
@@ -710,42 +707,34 @@ ct_ix ct__ix_select(ct_ix_pool *p, ct_ix cond, ct_ix a, ct_ix b) {
 
 // -------------------------------------------------------------------------------------- inspection
 
+// Its operands one after the other: operand i, or CT_IX_NONE; false: there are no more.
+static bool ix_operand(const ct_ix_node *x, int i, ct_ix *operand) {
+    switch (x->kind) {
+    case CT_IX_VAR: return false;
+    case CT_IX_SUM: return i < x->n && (*operand = x->term[i].atom, true);
+    case CT_IX_LOAD: return i < x->n && (*operand = x->at[i], true);
+    default: *operand = i == 0 ? x->a : i == 1 ? x->b : x->c; return i < 3;
+    }
+}
+
 bool ct__ix_uses(const ct_ix_pool *p, ct_ix e, ct_ix var) {
     if (e < 0) return false;
     const ct_ix_node *x = &p->node[e];
     if (!(x->vars & p->node[var].vars)) return false;
-    switch (x->kind) {
-    case CT_IX_VAR: return e == var;
-    case CT_IX_SUM:
-        for (int i = 0; i < x->n; i++)
-            if (ct__ix_uses(p, x->term[i].atom, var)) return true;
-        return false;
-    case CT_IX_LOAD:
-        for (int i = 0; i < x->n; i++)
-            if (ct__ix_uses(p, x->at[i], var)) return true;
-        return false;
-    default:
-        return ct__ix_uses(p, x->a, var) || ct__ix_uses(p, x->b, var) || ct__ix_uses(p, x->c, var);
-    }
+    bool found = e == var && x->kind == CT_IX_VAR;
+    ct_ix operand;
+    for (int i = 0; !found && ix_operand(x, i, &operand); i++) found = ct__ix_uses(p, operand, var);
+    return found;
 }
 
 bool ct__ix_contains(const ct_ix_pool *p, ct_ix e, ct_ix part) {
     if (e < 0 || e == part) return e >= 0;
     if (e < part) return false; // an expression is made after its parts
-    const ct_ix_node *x = &p->node[e];
     bool found = false;
-    switch (x->kind) {
-    case CT_IX_VAR: return false;
-    case CT_IX_SUM:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->term[i].atom, part);
-        return found;
-    case CT_IX_LOAD:
-        for (int i = 0; i < x->n && !found; i++) found = ct__ix_contains(p, x->at[i], part);
-        return found;
-    default:
-        return ct__ix_contains(p, x->a, part) || ct__ix_contains(p, x->b, part) ||
-               ct__ix_contains(p, x->c, part);
-    }
+    ct_ix operand;
+    for (int i = 0; !found && ix_operand(&p->node[e], i, &operand); i++)
+        found = ct__ix_contains(p, operand, part);
+    return found;
 }
 
 // Strides that contain dynamic sizes are not numbers: the result is false.
@@ -798,24 +787,14 @@ bool ct__ix_divides(const ct_ix_pool *p, ct_ix e, ct_ix var, int64_t group) {
         return false;
     const ct_ix_node *x = &p->node[e];
     int64_t by;
-    switch (x->kind) {
-    case CT_IX_VAR: return false;
-    case CT_IX_DIV:
-    case CT_IX_MOD:
-        if (!group || !ct__ix_is_int(p, x->b, &by) || by % group) return true;
-        return ct__ix_divides(p, x->a, var, group);
-    case CT_IX_SUM:
-        for (int i = 0; i < x->n; i++)
-            if (ct__ix_divides(p, x->term[i].atom, var, group)) return true;
-        return false;
-    case CT_IX_LOAD:
-        for (int i = 0; i < x->n; i++)
-            if (ct__ix_divides(p, x->at[i], var, group)) return true;
-        return false;
-    default:
-        return ct__ix_divides(p, x->a, var, group) || ct__ix_divides(p, x->b, var, group) ||
-               ct__ix_divides(p, x->c, var, group);
-    }
+    if (x->kind == CT_IX_DIV || x->kind == CT_IX_MOD)
+        return !group || !ct__ix_is_int(p, x->b, &by) || by % group ||
+               ct__ix_divides(p, x->a, var, group);
+    bool divides = false;
+    ct_ix operand;
+    for (int i = 0; !divides && ix_operand(x, i, &operand); i++)
+        divides = ct__ix_divides(p, operand, var, group);
+    return divides;
 }
 
 bool ct__ix_stride(ct_ix_pool *p, ct_ix e, ct_ix var, ct_ix *stride) {
@@ -845,14 +824,11 @@ ct_ix ct__ix_within(ct_ix_pool *p, ct_ix a, ct_ix size) {
 
 static bool ix_has_within(const ct_ix_pool *p, ct_ix e) {
     if (e < 0) return false;
-    const ct_ix_node *x = &p->node[e];
-    if (x->kind == CT_IX_WITHIN) return true;
-    if (x->kind == CT_IX_VAR) return false;
-    if (x->kind != CT_IX_SUM && x->kind != CT_IX_LOAD)
-        return ix_has_within(p, x->a) || ix_has_within(p, x->b) || ix_has_within(p, x->c);
-    for (int i = 0; i < x->n; i++)
-        if (ix_has_within(p, x->kind == CT_IX_SUM ? x->term[i].atom : x->at[i])) return true;
-    return false;
+    bool has = p->node[e].kind == CT_IX_WITHIN;
+    ct_ix operand;
+    for (int i = 0; !has && ix_operand(&p->node[e], i, &operand); i++)
+        has = ix_has_within(p, operand);
+    return has;
 }
 
 static ct_ix ix_rebuild(ct_ix_pool *p, ct_ix_node x, ct_ix a, ct_ix b, ct_ix c) {

@@ -465,6 +465,15 @@ void ct__current_replaced(const ct_ctx *ctx, const ct_current *now) {
     if (leaf && !leaf->n_in && !leaf->mirror && !leaf->slot) ct__leaf_drop(leaf);
 }
 
+static void current_set_leaf(ct_current *now, ct_node *leaf) {
+    now->version = leaf->number;
+    now->value.node = NULL;
+    now->node = leaf;
+    now->depth = leaf->frame->depth;
+    now->serial = leaf->frame->serial;
+    now->carried = false;
+}
+
 // Makes another read of the current version, since tracking of the variable was switched after the first one.
 // The tracked read is recorded for the version, so that a gradient finds it.
 static bool resolve_var_retrack(ct_ctx *ctx, ct_var *var, ct_current *now, ct_val *val,
@@ -474,12 +483,7 @@ static bool resolve_var_retrack(ct_ctx *ctx, ct_var *var, ct_current *now, ct_va
     node_hold_latest_version(ctx, leaf);
     *val = (ct_val){leaf, 0};
     if (!var->tracked) return true;
-    now->version = leaf->number;
-    now->value.node = NULL;
-    now->node = leaf;
-    now->depth = leaf->frame->depth;
-    now->serial = leaf->frame->serial;
-    now->carried = false;
+    current_set_leaf(now, leaf);
     return true;
 }
 
@@ -498,12 +502,7 @@ static bool resolve_var(ct_ctx *ctx, ct_var *var, ct_val *val, const char *op, c
         if (!leaf) return false;
         node_hold_latest_version(ctx, leaf);
         ct__current_replaced(ctx, now);
-        now->version = leaf->number;
-        now->value.node = NULL;
-        now->node = leaf;
-        now->depth = leaf->frame->depth;
-        now->serial = leaf->frame->serial;
-        now->carried = false;
+        current_set_leaf(now, leaf);
     } else if (!now->node && !(now->node = node_make_version(ctx, var, now, !pending, here))) {
         return false;
     }

@@ -139,6 +139,12 @@ typedef struct ct_field {
         LIST(CT_ATTR_MEMBER, op)                                                                   \
     } op##_attrs
 #define CT_ATTR_FIELDS(op, LIST) static const ct_field op##_fields[] = {LIST(CT_ATTR_FIELD, op)}
+// Begins the definition of an op that is in no family: number, name, kind, numbers of operands and results.
+#define CT_OP(ID, op, of_kind, ins, outs)                                                          \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_##of_kind, .n_in = ins, .n_out = outs
+// The same for one that is composed of others, by rules of its own.
+#define CT_COMPOSED(ID, op, ins, outs)                                                             \
+    CT_OP(ID, op, composition, ins, outs), .infer = op##_infer, .body = op##_body
 // Used in the definition of an op with attributes.
 #define CT_FIELDS(op)                                                                              \
     .fields = op##_fields, .n_fields = sizeof op##_fields / sizeof *op##_fields,                   \
@@ -194,6 +200,10 @@ typedef struct ct_rule {
     const bool *linear;        // transpose: the operands that need a cotangent
     ct_tensor *body_out;       // body: to fill
 } ct_rule;
+// The end of a rule that fills one element: sets it, and returns true.
+static inline bool ct__tangent_is(ct_rule *r, ct_tensor t) { return r->t_out[0] = t, true; }
+static inline bool ct__cotangent_is(ct_rule *r, ct_tensor t) { return r->c_in[0] = t, true; }
+static inline bool ct__body_is(ct_rule *r, ct_tensor t) { return r->body_out[0] = t, true; }
 
 // Calls piece(arg, begin, end, worker) for parts of 0 .. n - 1, on the available threads.
 typedef void (*ct_parallel_for)(void (*piece)(void *arg, int64_t begin, int64_t end, int worker),
@@ -367,9 +377,10 @@ struct ct_opdef {
     ct_tensor (*larger)(const ct_match *match);
     // Kernels.
     ct_kval (*emit)(const ct_elem *elem); // elementwise: one element
-    ct_kred reduction;                    // reduce, scatter, scan: the reduction
-    ct_monoid monoid;                     // scan, if it is not a reduction
-    bool (*map)(ct_map *map);             // movement, source: where elements come from
+    int instruction;   // of an emit that is one instruction or function: its ct_kop or ct_kmath
+    ct_kred reduction; // reduce, scatter, scan: the reduction
+    ct_monoid monoid;  // scan, if it is not a reduction
+    bool (*map)(ct_map *map); // movement, source: where elements come from
     // contraction: the multiplied, summed and kept axes (kinds/contraction.h); `to` is zeroed.
     void (*contraction)(const ct_node *node, struct ct_contraction *to);
     int8_t core[8]; // call, and ops batched like it: number of axes of each operand after the batch

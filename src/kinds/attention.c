@@ -14,11 +14,14 @@ typedef struct bound {
     int rank; // of q, k and v
     ct_ix lead[CT_MAX_RANK], group, queries, keys, d, e_size;
 } bound;
-// An operand or a result.
-typedef struct part {
+// An operand or a result: `index` computes its own index from positions in the template.
+typedef struct part part;
+typedef void (*part_index)(const part *x, const ct_kval *at, ct_ix *index);
+struct part {
     const bound *b;
     ct_val v;
-} part;
+    part_index index;
+};
 enum { Q, K, V };
 
 static ct_ix attention_index_zero(const bound *b) { return ct__ix_int(b->e->pool, 0); }
@@ -35,94 +38,59 @@ static int attention_put_row_index(const bound *b, const ct_kval *at, ct_ix *ind
     return n + 1;
 }
 
-static ct_kval attention_row_value(void *env, ct_kir *k,
-                                   const ct_kval *at) { // (lead..., group, query)
+static ct_kval attention_value(void *env, ct_kir *k, const ct_kval *at) {
     (void)k;
     const part *x = env;
     ct_ix index[CT_MAX_RANK];
-    attention_put_row_index(x->b, at, index);
-    return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
+    x->index(x, at, index);
+    const bool is_mask = ct__type(x->v)->dtype == CT_BOOL;
+    return ct__emit_value_apart(x->b->e, x->v, index, is_mask ? CT_BOOL : x->b->dtype);
 }
+static void attention_store(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
+    (void)k;
+    const part *x = env;
+    ct_ix index[CT_MAX_RANK];
+    x->index(x, at, index);
+    ct__emit_store_apart(x->b->e, x->v, index, v);
+}
+
 static ct_ix attention_last_size(const part *x) {
     return ct__emit_size(x->b->e, x->v, ct__type(x->v)->rank - 1);
 }
+// (lead..., group, query)
+static void attention_row_index(const part *x, const ct_kval *at, ct_ix *index) {
+    attention_put_row_index(x->b, at, index);
+}
 // (lead..., group, query, element)
-static ct_kval attention_query_value(void *env, ct_kir *k, const ct_kval *at) {
-    (void)k;
-    const part *x = env;
-    ct_ix index[CT_MAX_RANK];
+static void attention_query_index(const part *x, const ct_kval *at, ct_ix *index) {
     const int n = attention_put_row_index(x->b, at, index);
     index[n] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
-    return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
 }
-static void attention_key_index(const part *x, const ct_kval *at,
-                                ct_ix *index) { // (lead..., key, element)
+// (lead..., key, element)
+static void attention_key_index(const part *x, const ct_kval *at, ct_ix *index) {
     const int n = x->b->rank - 2;
     for (int a = 0; a < n; a++) index[a] = ct__emit_bind(x->b->e, at[a], x->b->lead[a]);
     index[n] = ct__emit_bind(x->b->e, at[n], x->b->keys);
     index[n + 1] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
 }
-static ct_kval attention_key_value(void *env, ct_kir *k, const ct_kval *at) {
-    (void)k;
-    const part *x = env;
-    ct_ix index[CT_MAX_RANK];
-    attention_key_index(x, at, index);
-    return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
-}
-
-static void attention_store_row(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
-    (void)k;
-    const part *x = env;
-    ct_ix index[CT_MAX_RANK];
-    attention_put_row_index(x->b, at, index);
-    ct__emit_store_apart(x->b->e, x->v, index, v);
-}
-static void attention_store_query(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
-    (void)k;
-    const part *x = env;
-    ct_ix index[CT_MAX_RANK];
-    const int n = attention_put_row_index(x->b, at, index);
-    index[n] = ct__emit_bind(x->b->e, at[n + 1], attention_last_size(x));
-    ct__emit_store_apart(x->b->e, x->v, index, v);
-}
-static void attention_store_key(void *env, ct_kir *k, const ct_kval *at, ct_kval v) {
-    (void)k;
-    const part *x = env;
-    ct_ix index[CT_MAX_RANK];
-    attention_key_index(x, at, index);
-    ct__emit_store_apart(x->b->e, x->v, index, v);
-}
-
-// Computes the index into an operand that broadcasts to (leading axes of q, queries, keys) from the index
-// there.
-static void attention_broadcast_index(const bound *b, ct_val v, const ct_ix *whole, ct_ix *index) {
-    const ct_type *type = ct__type(v);
-    for (int a = 0; a < type->rank; a++)
-        index[a] = ct__is_one(type, a) ? attention_index_zero(b) : whole[a + b->rank - type->rank];
-}
-static ct_kval attention_score_value(void *env, ct_kir *k,
-                                     const ct_kval *at) { // (lead..., group, query, key)
-    (void)k;
-    const part *x = env;
-    ct_ix whole[CT_MAX_RANK], index[CT_MAX_RANK];
-    const int n = attention_put_row_index(x->b, at, whole);
-    whole[n] = ct__emit_bind(x->b->e, at[n + 1], x->b->keys);
-    attention_broadcast_index(x->b, x->v, whole, index);
-    const bool is_mask = ct__type(x->v)->dtype == CT_BOOL;
-    return ct__emit_value_apart(x->b->e, x->v, index, is_mask ? CT_BOOL : x->b->dtype);
-}
-
-// Loads an element of an operand that broadcasts to the leading axes of q.
-static ct_kval attention_head_value(void *env, ct_kir *k,
-                                    const ct_kval *at) { // (lead..., group, query)
-    (void)k;
-    const part *x = env;
+// Of an operand that broadcasts to the first n axes of `whole`.
+static void attention_broadcast_index(const part *x, const ct_ix *whole, int n, ct_ix *index) {
     const ct_type *type = ct__type(x->v);
-    ct_ix whole[CT_MAX_RANK], index[CT_MAX_RANK];
-    const int n = attention_put_row_index(x->b, at, whole) - 1;
     for (int a = 0; a < type->rank; a++)
         index[a] = ct__is_one(type, a) ? attention_index_zero(x->b) : whole[a + n - type->rank];
-    return ct__emit_value_apart(x->b->e, x->v, index, x->b->dtype);
+}
+// (lead..., group, query, key), of an operand that broadcasts to leading axes of q, queries and keys
+static void attention_score_index(const part *x, const ct_kval *at, ct_ix *index) {
+    ct_ix whole[CT_MAX_RANK];
+    const int n = attention_put_row_index(x->b, at, whole);
+    whole[n] = ct__emit_bind(x->b->e, at[n + 1], x->b->keys);
+    attention_broadcast_index(x, whole, x->b->rank, index);
+}
+// (lead..., group, query), of an operand that broadcasts to the leading axes of q
+static void attention_head_index(const part *x, const ct_kval *at, ct_ix *index) {
+    ct_ix whole[CT_MAX_RANK];
+    const int n = attention_put_row_index(x->b, at, whole) - 1;
+    attention_broadcast_index(x, whole, n, index);
 }
 
 // Loads an integer operand at a leading index, to which it broadcasts.
@@ -164,31 +132,30 @@ typedef struct writing {
     int n_parts;
 } writing;
 
-static part *attention_new_value(writing *w, ct_val v) {
+static part *attention_new_part(writing *w, ct_val v, part_index index) {
     part *x = &w->part[w->n_parts++];
-    *x = (part){&w->b, v};
+    *x = (part){&w->b, v, index};
     return x;
 }
-static ct_source attention_source(writing *w, int operand,
-                                  ct_kval (*value)(void *, ct_kir *, const ct_kval *)) {
-    return (ct_source){
-        .value = value, .env = attention_new_value(w, w->b.node->in[operand]), .along = -1};
+static ct_source attention_source(writing *w, int operand, part_index index) {
+    return (ct_source){.value = attention_value,
+                       .env = attention_new_part(w, w->b.node->in[operand], index),
+                       .along = -1};
 }
 // Returns keys or values as a source. is_load is set if an element is one load, of whatever dtype, at an
 // index that depends on no other value.
 static ct_source attention_key_source(writing *w, int operand) {
     const bound *b = &w->b;
     const ct_val v = b->node->in[operand];
-    ct_source s = attention_source(w, operand, attention_key_value);
+    ct_source s = attention_source(w, operand, attention_key_index);
     ct_ix index[CT_MAX_RANK];
     for (int a = 0; a < b->rank; a++) index[a] = ct__ix_var(b->e->pool, ct__emit_size(b->e, v, a));
     s.is_load = ct__emit_is_load(b->e, v, index, (ct_dtype)ct__type(v)->dtype);
     return s;
 }
-static ct_sink attention_sink(writing *w, uint32_t out,
-                              void (*store)(void *, ct_kir *, const ct_kval *, ct_kval)) {
-    return (ct_sink){.store = store,
-                     .env = attention_new_value(w, (ct_val){(ct_node *)(uintptr_t)w->b.node, out})};
+static ct_sink attention_sink(writing *w, uint32_t out, part_index index) {
+    const ct_val v = {(ct_node *)(uintptr_t)w->b.node, out};
+    return (ct_sink){.store = attention_store, .env = attention_new_part(w, v, index)};
 }
 
 // True if the operand depends only on the leading index and the key.
@@ -206,12 +173,12 @@ static ct_attention_extra attention_extra_operand(writing *w, int flag) {
     const ct_val v = w->b.node->in[operand];
     return (ct_attention_extra){
         .extent = attention_depends_on_key_only(&w->b, v) ? CT_ATTENTION_KEYS : CT_ATTENTION_ALL,
-        .at = attention_source(w, operand, attention_score_value)};
+        .at = attention_source(w, operand, attention_score_index)};
 }
 
 static ct_source attention_head_source(writing *w, int flag) {
     return attention_source(w, ct__attention_operand(w->b.attrs->present, flag),
-                            attention_head_value);
+                            attention_head_index);
 }
 
 static bool attention_begin_kernel(writing *w, ct_sched *s, ct_node *node) {
@@ -245,7 +212,7 @@ static bool attention_begin_kernel(writing *w, ct_sched *s, ct_node *node) {
                                   .causal = b->attrs->causal,
                                   .window = b->attrs->window,
                                   .masked_nan = b->attrs->masked_nan,
-                                  .q = attention_source(w, Q, attention_query_value),
+                                  .q = attention_source(w, Q, attention_query_index),
                                   .k = attention_key_source(w, K),
                                   .v = attention_key_source(w, V),
                                   .env = b,
@@ -285,8 +252,8 @@ static double attention_flops(const writing *w, int d_products, int e_products) 
 static bool attention_kernels(ct_sched *s, ct_node *node) {
     writing w;
     if (!attention_begin_kernel(&w, s, node)) return false;
-    w.spec.out = attention_sink(&w, 0, attention_store_query);
-    w.spec.total = attention_sink(&w, 1, attention_store_row);
+    w.spec.out = attention_sink(&w, 0, attention_query_index);
+    w.spec.total = attention_sink(&w, 1, attention_row_index);
     ct__template_attention(w.b.e->kir, &w.spec);
     return ct__emit_done(w.b.e, attention_flops(&w, 1, 1));
 }
@@ -298,9 +265,9 @@ static bool attention_write_backward(ct_sched *s, ct_node *node, bool wants_q, b
     writing w;
     if (!attention_begin_kernel(&w, s, node)) return false;
     const int first = node->n_in - N_COTANGENTS;
-    w.spec.c = attention_source(&w, first + C, attention_query_value);
-    w.spec.log_total = attention_source(&w, first + TOTAL, attention_row_value);
-    w.spec.delta = attention_source(&w, first + DELTA, attention_row_value);
+    w.spec.c = attention_source(&w, first + C, attention_query_index);
+    w.spec.log_total = attention_source(&w, first + TOTAL, attention_row_index);
+    w.spec.delta = attention_source(&w, first + DELTA, attention_row_index);
     w.spec.wants_q = wants_q;
     w.spec.wants_kv = wants_kv;
     if (wants_q) {
@@ -308,8 +275,8 @@ static bool attention_write_backward(ct_sched *s, ct_node *node, bool wants_q, b
         w.spec.c_q = ct__emit_result_buffer(w.b.e, (ct_val){node, Q}, flags);
     }
     if (wants_kv) {
-        w.spec.c_k = attention_sink(&w, K, attention_store_key);
-        w.spec.c_v = attention_sink(&w, V, attention_store_key);
+        w.spec.c_k = attention_sink(&w, K, attention_key_index);
+        w.spec.c_v = attention_sink(&w, V, attention_key_index);
     }
     ct__template_attention_backward(w.b.e->kir, &w.spec);
     // The products are the scores and their cotangents, and one for each wanted operand.

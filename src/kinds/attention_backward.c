@@ -181,8 +181,7 @@ static void attention_bwd_store_dq(backward *b, bool adds) {
     ct_kval at = ct__kir_add(k, to, i);
     if (adds) own = ct__kir_add(k, ct__kir_load(k, a->s->c_q, at), own);
     ct__kir_store(k, a->s->c_q, at, own);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static void attention_bwd_store_dkv(backward *b) {
@@ -201,8 +200,7 @@ static void attention_bwd_store_dkv(backward *b) {
         a->lead[s->n_lead + 1] = i;
         ct_kval v = ct__kir_load(k, which ? b->c_v : b->c_k, ct__kir_add(k, row_offset, i));
         ct__sink_store(k, which ? &s->c_v : &s->c_k, s->n_lead + 2, a->lead, v);
-        ct__kir_end(k);
-        ct__kir_end(k);
+        ct__kir_end_n(k, 2);
     }
 }
 
@@ -251,8 +249,7 @@ static void attention_bwd_over_rows(backward *b, ct_kval block) {
     ct__kir_if(k, ct__kir_bin(k, CT_K_AND, sees, ct__kir_lt(k, block, end)));
     attention_bwd_load_rows(b, rows);
     attention_bwd_block(b);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     attention_bwd_store_dkv(b);
 }
 

@@ -82,8 +82,7 @@ static void attention_pad_rows(const ct_attention *a, int to, int64_t pitch, ct_
     ct_kval row_offset = ct__kir_muli(k, ct__kir_add(k, count, r), pitch);
     ct_kval i = ct__kir_loop_n(k, CT_BIND_LANES, pitch, "number of a row");
     ct__kir_store(k, to, ct__kir_add(k, row_offset, i), ct__kir_const(k, a->s->dtype, 0));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 void ct__attention_at(ct_attention *a, ct_kval lead) {
@@ -167,8 +166,7 @@ void ct__attention_stage(ct_attention *a, const ct_source *from, int to, int64_t
     a->lead[at] = i;
     ct_kval v = ct__source_load(k, from, at + 1, a->lead);
     ct__kir_store(k, to, ct__kir_add(k, row_offset, i), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     attention_pad_rows(a, to, pitch, a->n_rows, a->width);
 }
 
@@ -183,7 +181,7 @@ void ct__attention_turn(const ct_attention *a, int from, int64_t rows, int64_t c
     for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, from, ct__kir_addi(k, at, i));
     at = ct__kir_add(k, ct__kir_muli(k, c0, rows), row);
     for (int i = 0; i < CT_LANES; i++) ct__kir_store(k, to, ct__kir_addi(k, at, i * rows), x[i]);
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // ------------------------------------------------------------------------------------ a block of keys
@@ -197,8 +195,7 @@ void ct__attention_pack(ct_attention *a, const ct_source *from, int to, int64_t 
     a->lead[at] = ct__kir_add(k, a->key0, j);
     a->lead[at + 1] = i;
     ct__kir_store(k, to, ct__kir_add(k, row_offset, i), ct__source_load(k, from, at + 2, a->lead));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     if (a->tail) attention_pad_rows(a, to, pitch, a->n_keys, CT_ATTENTION_BLOCK);
 }
 
@@ -395,8 +392,7 @@ void ct__attention_tiles(const ct_attention *a, int64_t n, void (*write)(void *e
         ct_kval t = ct__kir_loop_n(k, CT_BIND_SEQ, n_whole, "lanes");
         ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, a->tile, "lane");
         write(env, ct__kir_add(k, ct__kir_muli(k, t, a->tile), lane));
-        ct__kir_end(k);
-        ct__kir_end(k);
+        ct__kir_end_n(k, 2);
     }
     if (!rest) return;
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, rest, "last lane");

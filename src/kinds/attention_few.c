@@ -97,8 +97,7 @@ static void attention_few_scores(few *f) {
         ct_kval s = ct__attention_score(a, key, ct__kir_int(k, r), out[r], &tanh_score);
         ct__kir_store(k, a->p, attention_few_score_index(f, r, key), s);
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Computes the scores of a block of keys, which are read in place if the block is whole, else from scratch.

@@ -126,8 +126,7 @@ static void attention_fwd_store_result(forward *f) {
     ct_kval v = ct__kir_add(k, ct__kir_load(k, f->out_rows, ct__kir_add(k, row_offset, i)), zero);
     v = ct__kir_select(k, empty, empty_value, ct__kir_div(k, v, sum));
     ct__sink_store(k, &s->out, at + 1, a->lead, v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Initialises the running state: empty, or, with attention sinks, the score of a key that has no value.

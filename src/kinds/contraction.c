@@ -400,8 +400,7 @@ static void contract_write_int_kernel(ct_kir *k, const ct_matmul_spec *s) {
     ct_kval sum = ct__kir_reduce(k, CT_RED_ADD, ct__kir_mul(k, x, y));
     ct__kir_end(k);
     ct__sink_store(k, &s->c, n + 2, at, sum);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Adds the chunk's sum to the sum of the chunks before.
@@ -440,8 +439,7 @@ static ct_kval contract_sum_16_chunks(ct_kir *k, const ct_matmul_spec *s, ct_kva
     c = ct__kir_loop_n(k, CT_BIND_SEQ, CT_LANES, "sum of a chunk");
     ct_kval chunk = ct__kir_add(k, ct__kir_muli(k, group, CT_LANES), c);
     contract_add_chunk(k, total, chunk, ct__kir_load(k, sums, c));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     return ct__kir_muli(k, groups, CT_LANES);
 }
 
@@ -491,8 +489,7 @@ static void contract_write_dot_products(ct_kir *k, const ct_matmul_spec *s) {
     ct__unflatten(k, ct__kir_add(k, from, i), n + 1, size, at);
     at[n + 1] = ct__kir_int(k, 0);
     ct__sink_store(k, &s->c, n + 2, at, contract_dot_product(k, s, at, few));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // True if b is read along its columns while k steps through several axes, the last of which is long enough

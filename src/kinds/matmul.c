@@ -161,8 +161,7 @@ static void matmul_pack_a_by_row(matmul *m) {
     ct_kval to = ct__kir_loop(k, CT_BIND_LANES, m->kn, "k");
     v = matmul_packed_zero(m);
     ct__kir_store(k, m->a, ct__kir_add(k, matmul_a_index(m, row), to), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Packs `extent` rows of a tile, at one k.
@@ -184,8 +183,7 @@ static void matmul_pack_a_by_k(matmul *m) {
     ct_kval rest = ct__kir_mod(k, m->rows, height);
     ct_kval kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack a by k");
     matmul_pack_a_step(m, ct__kir_loop(k, CT_BIND_SEQ, whole, "tile"), kk, height);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), rest));
     kk = ct__kir_loop(k, CT_BIND_SEQ, m->kn, "pack the last tile of a");
     matmul_pack_a_step(m, whole, kk, rest);
@@ -194,9 +192,7 @@ static void matmul_pack_a_by_k(matmul *m) {
     to = ct__kir_add(k, matmul_a_index(m, whole), to);
     ct_kval none = matmul_packed_zero(m);
     ct__kir_store(k, m->a, ct__kir_add(k, ct__kir_add(k, to, rest), r), none);
-    ct__kir_end(k);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // Returns the index of (k, column) in the packed panels: [panel][k][column].
@@ -219,9 +215,7 @@ static void matmul_pad_b(matmul *m, ct_kval valid) {
     ct_kval j = ct__kir_loop(k, CT_BIND_LANES, rest, "column");
     ct_kval none = matmul_packed_zero(m);
     ct__kir_store(k, m->b, ct__kir_add(k, to, j), none);
-    ct__kir_end(k);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // Steps of k that are packed together: a run along the last inner axis.
@@ -258,8 +252,7 @@ static void matmul_pack_b_part(matmul *m, ct_kval col, ct_kval valid, const step
     ct_kval v =
         matmul_load_b(m, (position){s->outer, ct__kir_add(k, s->at, kk)}, (position){-1, from});
     ct__kir_store(k, m->b, matmul_b_index(m, ct__kir_add(k, s->row, kk), j), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Packs panels if columns have several axes: in pieces that are runs of columns, so that the positions in the
@@ -345,8 +338,7 @@ static void matmul_transpose_b(matmul *m, ct_kval col, ct_kval group) {
     ct_kval to = ct__kir_add(k, matmul_b_index(m, kb, group), c);
     for (int r = 0; r < CT_LANES; r++)
         ct__kir_store(k, m->b, ct__kir_addi(k, to, (int64_t)r * m->nr), x[r]);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Packs b if it is contiguous along k: 16 columns at a time are transposed. If they may end within 16 steps,
@@ -513,8 +505,7 @@ static void matmul_prefetch_share(matmul *m,
     ct__kir_set_prefetch_mode(k, true);
     prefetch(m, ct__kir_add(k, ct__kir_muli(k, part, each), o), ct__kir_muli(k, i, LINE));
     ct__kir_set_prefetch_mode(k, false);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 static ct_kval matmul_prefetch_b(matmul *m, ct_kval outer, ct_kval inner) {
     ct_kval kk = ct__kir_add(m->k, m->next_k, m->b_by_column ? inner : outer);
@@ -592,8 +583,7 @@ static void matmul_loop_tiles(matmul *m, ct_kval group, ct_kval columns) {
     if (m->may_have_chunks) ct__kir_if(k, m->last);
     matmul_store_result(m, row, group, panel, valid);
     if (m->may_have_chunks) ct__kir_end(k);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Opens the loop over the chunks.

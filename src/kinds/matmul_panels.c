@@ -85,16 +85,14 @@ static void panels_pack_columns(panels *p) {
     ct__kir_store(k, p->b, to, v);
     ct__kir_end(k);
     panels_close_runs(p, m);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     const int64_t padding = p->tiles * p->width - p->columns;
     if (!padding) return;
     step = ct__kir_loop_n(k, CT_BIND_SEQ, p->inner, "columns beyond the edge");
     to = ct__kir_addi(k, panels_b_index(p, ct__kir_int(k, p->tiles - 1), step), p->width - padding);
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_LANES, padding, "column");
     ct__kir_store(k, p->b, ct__kir_add(k, to, lane), ct__kir_const(k, s->dtype, 0));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Returns the index in the panel of a step of k. Chunks are separated by a line of the panel, so that the
@@ -170,8 +168,7 @@ static void panels_multiply_tile(panels *p, ct_kval row0, ct_kval tile) {
         ct_kval b = ct__kir_load(k, p->b, ct__kir_addi(k, from, j));
         ct__kir_set(k, acc[j], ct__kir_fma(k, a, b, ct__kir_get(k, acc[j])));
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     if (chunks > 1) {
         ct_kval first = ct__kir_bin(k, CT_K_EQ, chunk, ct__kir_int(k, 0));
         ct__kir_if(k, ct__kir_un(k, CT_K_NOT, first));
@@ -183,8 +180,7 @@ static void panels_multiply_tile(panels *p, ct_kval row0, ct_kval tile) {
     }
     for (int j = 0; j < p->width; j++)
         ct__kir_store(k, p->sum, ct__kir_addi(k, lane, (int64_t)j * PANEL), ct__kir_get(k, acc[j]));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Transposes the tile so that its columns are adjacent, as in the result. Lanes beyond its edge belong to the
@@ -260,6 +256,5 @@ void ct__template_panels(ct_kir *k, const ct_matmul_spec *s) {
     panels_transpose_tile(&p, tile);
     ct__kir_end(k);
     panels_store_result(&p, row0);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }

@@ -181,8 +181,7 @@ static void few_rows_by_column(few *f) {
     tile = ct__kir_muli(k, tile, CT_LANES);
     ct_kval c = ct__kir_loop_n(k, CT_BIND_TILE, CT_LANES, "column");
     few_rows_sum_column(f, tile, ct__kir_add(k, tile, c), true);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     c = ct__kir_loop(k, CT_BIND_LANES, ct__kir_mod(k, f->cols, lanes), "last column");
     whole = ct__kir_muli(k, whole, CT_LANES);
     few_rows_sum_column(f, whole, ct__kir_add(k, whole, c), false);
@@ -203,8 +202,7 @@ static void few_rows_prefetch_rows(few *f, ct_kval at, ct_kval from) {
     ct__kir_set_prefetch_mode(k, true);
     (void)few_rows_load_b(f, at, ct__kir_add(k, from, ct__kir_muli(k, line, LINE)));
     ct__kir_set_prefetch_mode(k, false);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static void few_rows_row_step(few *f, ct_kval at, int n, void *env) {
@@ -224,8 +222,7 @@ static void few_rows_row_step(few *f, ct_kval at, int n, void *env) {
             v = ct__matmul_step(k, f->s, few_rows_load_a(f, r, ct__kir_addi(k, at, i)), b[i], v);
         ct__kir_store(k, f->acc, few_rows_index(f, r, j), v);
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static void few_rows_by_row(few *f) {
@@ -243,8 +240,7 @@ static void few_rows_by_row(few *f) {
         ct_kval own = ct__kir_load(k, f->acc, few_rows_index(f, r, j));
         ct__kir_store(k, f->sum, few_rows_index(f, r, j), few_rows_add_chunk(f, before, own));
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // -------------------------------------------------------------------------------------- the kernel

@@ -139,8 +139,7 @@ static void windows_prefetch_columns(windows *p, ct_kval tile, ct_kval panel) {
     windows_load_column(p, outer, n > 1 ? ct__kir_mod(k, at, length) : at,
                         ct__kir_add(k, column, i));
     ct__kir_set_prefetch_mode(k, false);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 static void windows_prefetch_lines(windows *p, ct_kval tile, ct_kval panel) {
     ct_kir *k = p->k;
@@ -165,7 +164,7 @@ static void windows_prefetch_lines(windows *p, ct_kval tile, ct_kval panel) {
     ct__kir_set_prefetch_mode(k, true);
     w->value(p->s->a.env, k, own, image, at);
     ct__kir_set_prefetch_mode(k, false);
-    for (int open = 0; open < 4; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 4);
 }
 
 // Computes the chunk's chains of fused multiply-adds, and adds them to the sums of the chunks before.
@@ -199,8 +198,7 @@ static void windows_multiply_tile(windows *p, ct_kval tile, ct_kval panel) {
         ct_kval a = ct__kir_load(k, p->image, ct__kir_addi(k, from, at));
         ct__kir_set(k, acc[r], ct__kir_fma(k, a, b, ct__kir_get(k, acc[r])));
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     ct_kval to = ct__kir_muli(k, tile, rows * p->block_columns);
     to = ct__kir_add(k, ct__kir_add(k, to, panel), j);
     ct__kir_if(k, ct__kir_lt(k, ct__kir_int(k, 0), p->chunk));
@@ -230,8 +228,7 @@ static void windows_store_result(windows *p) {
     for (int i = 0; i < CT_LANES; i++) x[i] = ct__kir_load(k, p->sum, ct__kir_addi(k, from, i));
     for (int i = 0; i < CT_LANES; i++)
         ct__kir_store(k, p->out, ct__kir_addi(k, row, i * p->out_pitch), x[i]);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     ct_kval rest = ct__kir_min(k, ct__kir_sub(k, p->task_columns, group), ct__kir_int(k, CT_LANES));
     ct_kval column = ct__kir_loop(k, CT_BIND_SEQ, rest, "column of the result");
     row = ct__kir_loop(k, CT_BIND_LANES, rows, "row");
@@ -239,7 +236,7 @@ static void windows_store_result(windows *p) {
     p->at[0] = ct__kir_add(k, ct__kir_muli(k, p->channel0, p->taps), row);
     p->at[1] = ct__kir_add(k, p->column0, ct__kir_add(k, group, column));
     ct__sink_store(k, &p->s->c, 2, p->at, v);
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 static int windows_max_tile_rows(const ct_target *target, ct_dtype dtype) {
@@ -337,7 +334,7 @@ void ct__template_windows(ct_kir *k, const ct_matmul_spec *s) {
     windows_prefetch_columns(&p, tile, panel);
     windows_prefetch_lines(&p, tile, panel);
     windows_multiply_tile(&p, tile, panel);
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
     windows_store_result(&p);
     ct__kir_end(k);
 }

@@ -111,7 +111,7 @@ static void qbytes_store_all_bias(const quantised *q, ct_kval count) {
         ct__kir_store(k, q->begin, ct__kir_add(k, ct__kir_muli(k, block, q->max_rows), row),
                       ct__kir_mul(k, sum, qbytes_word(q, -qbytes_unsigned_offset(q))));
     }
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // Copies the rows to scratch. Rows after the last one repeat it.
@@ -151,8 +151,7 @@ static void qbytes_copy_scales(ct_kir *k, const ct_quantised_spec *s, const ct_s
     ct__kir_set_prefetch_mode(k, false);
     ct_kval v = ct__source_load(k, from, 3, at);
     ct__kir_store(k, to->rows, ct__kir_add(k, ct__kir_muli(k, c, to->numbers), i), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 static void qbytes_transpose_scales(ct_kir *k, const ct_quantised_scales *to) {
     ct_kval some = ct__kir_loop_n(k, CT_BIND_SEQ, to->numbers / CT_LANES, "16 scales"), x[CT_LANES];
@@ -165,7 +164,7 @@ static void qbytes_transpose_scales(ct_kir *k, const ct_quantised_scales *to) {
     ct_kval index = ct__kir_add(k, ct__kir_muli(k, some, to->width), lane);
     for (int j = 0; j < CT_LANES; j++)
         ct__kir_store(k, to->turned, ct__kir_addi(k, index, j * to->width), x[j]);
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 // Copies the scales of groups, which are transposed in memory.
 static void qbytes_copy_group_scales(ct_kir *k, const ct_quantised_spec *s, const ct_source *from,
@@ -178,7 +177,7 @@ static void qbytes_copy_group_scales(ct_kir *k, const ct_quantised_spec *s, cons
     const ct_kval at[3] = {first, lane, i};
     ct_kval index = ct__kir_add(k, ct__kir_muli(k, i, to->width), ct__kir_muli(k, group, CT_LANES));
     ct__kir_store(k, to->turned, ct__kir_add(k, index, lane), ct__source_load(k, from, 3, at));
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 void ct__quantised_scales(ct_kir *k, const ct_quantised_spec *s, const ct_source *from,
                           const ct_quantised_scales *to) {
@@ -336,7 +335,7 @@ static void qbytes_fill_panel(const quantised *q, ct_kval block0, ct_kval count)
         for (int i = 0; i < BLOCK_WORDS; i++)
             ct__kir_store(k, q->panel, ct__kir_addi(k, to, i * q->width), bytes[i]);
     }
-    for (int open = 0; open < 3; open++) ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // Address of the lines that rows prefetch while they are multiplied by the panel, one per block: the contents
@@ -403,8 +402,7 @@ static void qbytes_store_tile(const quantised *q, ct_kval row, ct_kval high, ct_
     const ct_kval at[2] = {ct__kir_add(k, from, r), ct__kir_add(k, q->column0, lane)};
     ct_kval v = ct__kir_load(k, q->out, ct__kir_add(k, ct__kir_muli(k, r, q->width), lane));
     ct__sink_store(k, &q->s->out, 2, at, v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 int64_t ct__quantised_tiles(const ct_kir *k, const ct_quantised_spec *s, int64_t width,
@@ -529,6 +527,5 @@ void ct__template_quantised(ct_kir *k, const ct_quantised_spec *s) {
         qbytes_by_panels(&q, rows, whole.early);
     else
         qbytes_all_rows(&q, rows, &whole);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }

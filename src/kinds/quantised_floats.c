@@ -43,8 +43,7 @@ static void qfloats_load_rows(const floats *f) {
     const ct_kval at[2] = {row, i};
     ct_kval v = ct__source_load(k, &f->s->row_numbers, 2, at);
     ct__kir_store(k, f->rows, ct__kir_add(k, ct__kir_muli(k, r, f->s->inner), i), v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Transposes 16 words of each column, starting at `first`, and prefetches the same words of the next columns.
@@ -63,8 +62,7 @@ static void qfloats_transpose_words(const floats *f, ct_kval first) {
     }
     for (int i = 0; i < WORDS; i++)
         ct__kir_store(k, f->words, ct__kir_addi(k, lane, i * WIDTH), x[i]);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Fills the table of the values of 4-bit quants, which processors look up for 16 lanes at a time.
@@ -162,10 +160,7 @@ static ct_kval qfloats_open_lanes(const floats *f) {
     ct_kval lane = ct__kir_loop_n(k, CT_BIND_TILE, f->lanes, "column");
     return ct__kir_add(k, ct__kir_muli(k, part, f->lanes), lane);
 }
-static void qfloats_close_lanes(const floats *f) {
-    ct__kir_end(f->k);
-    ct__kir_end(f->k);
-}
+static void qfloats_close_lanes(const floats *f) { ct__kir_end_n(f->k, 2); }
 
 // Dequantises the transposed words, for all rows of the task.
 static void qfloats_fill_panel(const floats *f, ct_kval code0) {
@@ -249,8 +244,7 @@ static void qfloats_columns(const floats *f, ct_kval early) {
                            ct__kir_add(k, f->column0, lane)};
     ct_kval v = ct__kir_load(k, f->sum, ct__kir_add(k, ct__kir_muli(k, r, WIDTH), lane));
     ct__sink_store(k, &s->out, 2, at, v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static void qfloats_choose_blocking(floats *f) {
@@ -317,6 +311,5 @@ void ct__template_dequantised(ct_kir *k, const ct_quantised_spec *s) {
     ct__quantised_scales(k, s, &s->column_scale, &f.scales);
     if (s->rounded) ct__quantised_scales(k, s, &s->column_offset, &f.offsets);
     qfloats_columns(&f, ct__kir_sub(k, begin, f.column0));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }

@@ -181,8 +181,7 @@ void ct__template_scan(ct_kir *k, const ct_scan_spec *spec) {
     case CT_SCAN_CARRY: scan_carries(&c, o, j); break;
     case CT_SCAN_BLOCKS: scan_block_with_carry(&c, o, q, j); break;
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Computes the sizes of a value before an axis, along it, and after it, in the encoding of attributes.

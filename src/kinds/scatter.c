@@ -51,8 +51,7 @@ static ct_kval scatter_count_below(const scatter *c, ct_kval batch, ct_kval v) {
     ct_kval right_rest = ct__kir_addi(k, ct__kir_sub(k, n, half), -1);
     ct__kir_set(k, below, ct__kir_select(k, less, ct__kir_addi(k, middle, 1), from));
     ct__kir_set(k, left, ct__kir_select(k, less, right_rest, half));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     return ct__kir_get(k, below);
 }
 
@@ -83,8 +82,7 @@ static void scatter_update_row(const scatter *c, ct_kval lead, ct_kval i, ct_kva
     ct_kval v = ct__source_load(k, &c->s->updates, 4, (ct_kval[]){b, m, i, t});
     if (c->s->op) v = ct__kred_combine(k, c->s->op, ct__kir_load(k, c->s->out, at), v);
     ct__kir_store(k, c->s->out, at, v);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Rows or positions of one matrix that are one task.
@@ -126,8 +124,7 @@ static void scatter_whole(const scatter *c) {
         own.count = ct__kir_sub(k, scatter_count_below(c, b, end), own.first);
     }
     scatter_update_row(c, rows.lead, scatter_open_range(c, &own, "pick"), rows.first, end);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
@@ -142,8 +139,7 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
             ct__kir_loop(k, CT_BIND_ROWS, ct__kir_mul(k, p->batch, p->middle), "matrix");
         const ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, p->picks, "pick");
         scatter_update_row(&c, lead, i, ct__kir_int(k, 0), p->n);
-        ct__kir_end(k);
-        ct__kir_end(k);
+        ct__kir_end_n(k, 2);
         return;
     }
     range own = scatter_open_task(
@@ -155,8 +151,7 @@ void ct__template_scatter(ct_kir *k, const ct_scatter_spec *spec) {
         const ct_kval first = ct__kir_int(k, 0);
         scatter_update_row(&c, own.lead, scatter_open_range(&c, &own, "pick"), first, spec->size.n);
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static bool scatter_write_pass(ct_sched *s, ct_node *node, ct_scatter_pass pass) {
@@ -207,29 +202,25 @@ static double scatter_roundings(const ct_node *node, bool in_order) {
     return rounds ? (double)ct__count(ct__type(node->in[1])) : 0;
 }
 
-typedef struct picking {
-    int64_t batch, middle, n, picks, tail;
-} picking;
-static picking scatter_sizes(const ct_ref *ref, ct_along along) {
-    const ct_type *x = &ref->in_type[0], *at = &ref->in_type[1];
-    picking p = {1, 1, x->dim[along.axis], 1, 1};
+ct_picked ct__picked_sizes(const ct_type *x, const ct_type *at, int axis, int batch) {
+    ct_picked p = {1, 1, x->dim[axis], 1, 1};
     for (int a = 0; a < x->rank; a++) {
         int64_t size = x->dim[a];
-        if (a < along.leading)
+        if (a < batch)
             p.batch *= size;
-        else if (a < along.axis)
+        else if (a < axis)
             p.middle *= size;
-        else if (a > along.axis)
+        else if (a > axis)
             p.tail *= size;
     }
-    for (int a = along.leading; a < at->rank; a++) p.picks *= at->dim[a];
+    for (int a = batch; a < at->rank; a++) p.picks *= at->dim[a];
     return p;
 }
 
 // Returns the position of pick i of matrix b in `at`, -1 if it is out of bounds and dropped. Returns false if
 // positions were promised to be in bounds and this one is not.
-static bool scatter_ref_position(const ct_ref *ref, ct_index_mode mode, const picking *p, int64_t b,
-                                 int64_t i, int64_t *at) {
+static bool scatter_ref_position(const ct_ref *ref, ct_index_mode mode, const ct_picked *p,
+                                 int64_t b, int64_t i, int64_t *at) {
     const ct_type *x = &ref->in_type[0], *type = &ref->in_type[1];
     int64_t v = *at = ct__load_i64(type->dtype, ref->in[1], b * p->picks + i);
     if (v >= 0 && v < p->n) return true;
@@ -249,7 +240,8 @@ static bool scatter_eval(const ct_ref *ref) {
     const ct_along along = ct__along(ref->node);
     const ct_type *update = &ref->in_type[2];
     ct_dtype d = ref->in_type[0].dtype;
-    picking p = scatter_sizes(ref, along);
+    const ct_picked p =
+        ct__picked_sizes(&ref->in_type[0], &ref->in_type[1], along.axis, along.leading);
     bool ok = true;
     int64_t n = ct__count(&ref->in_type[0]);
     ct_acc *acc = ct__malloc((size_t)n * sizeof *acc);

@@ -2,12 +2,18 @@
 #ifndef COTAN_KINDS_SCATTER_H
 #define COTAN_KINDS_SCATTER_H
 
+#include "graph/type.h"
 #include "kinds/template.h"
 
 // x is (batch, middle, n, tail), the positions are (batch, picks), the updates (batch, middle, picks, tail).
 typedef struct ct_picking {
     ct_kval batch, middle, n, picks, tail;
 } ct_picking;
+// The same as numbers.
+typedef struct ct_picked {
+    int64_t batch, middle, n, picks, tail;
+} ct_picked;
+ct_picked ct__picked_sizes(const ct_type *x, const ct_type *at, int axis, int batch);
 
 // out = x; then for i in order: out[b, m, positions[b, i], t] op= updates[b, m, i, t]. Each element is one
 // chain of operations from x on, in the order of i. Positions out of bounds are dropped, or, with clip, moved

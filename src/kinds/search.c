@@ -69,8 +69,7 @@ static bool search_kernels(ct_sched *s, ct_node *node) {
     ct_kval value = ct__source_load(k, &values, 2, (ct_kval[]){line, i});
     ct_kval index = ct__kir_cast(k, search_insertion_point(&c, line, value), CT_I32);
     ct__sink_store(k, &to, 2, (ct_kval[]){line, i}, index);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     return ct__emit_done(e, 20 * (double)ct__count(node->out));
 }
 

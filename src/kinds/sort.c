@@ -97,8 +97,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
                            ? ct__kir_load(k, spec->block_indices, ct__kir_add(k, x.first, i))
                            : ct__kir_cast(k, topk_index_in_row(k, &x, i), CT_I32);
     ct__kir_store(k, index, to, original);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     j = ct__kir_loop(k, CT_BIND_SEQ, all, "result");
     ct_kval value = ct__kir_load(k, best, j), original_at = ct__kir_load(k, index, j);
     if (spec->part == CT_TOPK_BLOCKS) {
@@ -109,8 +108,7 @@ void ct__template_topk(ct_kir *k, const ct_topk_spec *spec) {
         ct__sink_store(k, &spec->values, 2, (ct_kval[]){x.row, j}, value);
         ct__sink_store(k, &spec->indices, 2, (ct_kval[]){x.row, j}, original_at);
     }
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 static bool topk_write_pass(ct_sched *s, ct_node *node, ct_topk_spec spec, const uint32_t *temp) {
@@ -221,8 +219,7 @@ static void sort_first_runs(const order *c, ct_kval o, ct_kval j) {
     to = ct__kir_add(k, c->base, to);
     for (int q = 0; q < c->s->n_keys; q++) ct__kir_store(k, c->s->runs[q], to, x[q]);
     ct__kir_store(k, c->s->order, to, ct__kir_cast(k, from, CT_I32));
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
 }
 
 // Merges two neighbouring runs of `width` elements each (the last ones may be shorter), starting at `start`,
@@ -275,8 +272,7 @@ static ct_kval sort_merge_all(const order *c, int64_t n) {
     ct__kir_end(k);
     ct__kir_set(k, half, to);
     ct__kir_set(k, width, two);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 2);
     return ct__kir_get(k, half);
 }
 
@@ -299,9 +295,7 @@ void ct__template_order(ct_kir *k, const ct_order_spec *spec) {
     ct_kval i = ct__kir_loop(k, CT_BIND_SEQ, spec->n, "result");
     ct_kval original = ct__kir_load(k, spec->order, ct__kir_add(k, from, i));
     ct__sink_store(k, &spec->out, 3, (ct_kval[]){o, i, j}, original);
-    ct__kir_end(k);
-    ct__kir_end(k);
-    ct__kir_end(k);
+    ct__kir_end_n(k, 3);
 }
 
 // Allocates memory for the original indices and then for the runs of each key.

@@ -178,6 +178,16 @@ static const ct_kins *kir_check_operand(ct_kir *k, ct_kop op, ct_kval v) {
     return &k->ins[v];
 }
 
+// Three operands, and the most lanes that one of them has; 0: an error is recorded.
+static int kir_check_three(ct_kir *k, ct_kop op, const ct_kval v[3], const ct_kins *x[3]) {
+    int lanes = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!(x[i] = kir_check_operand(k, op, v[i]))) return 0;
+        if (x[i]->lanes > lanes) lanes = x[i]->lanes;
+    }
+    return lanes;
+}
+
 // ---------------------------------------------------------------------------- parameters, values
 
 static int kir_add_buffer(ct_kir *k, ct_dtype dtype, int flags, int64_t count) {
@@ -430,26 +440,22 @@ ct_kval ct__kir_un(ct_kir *k, ct_kop op, ct_kval a) {
 }
 
 ct_kval ct__kir_fma(ct_kir *k, ct_kval a, ct_kval b, ct_kval c) {
-    const ct_kins *x = kir_check_operand(k, CT_K_FMA, a), *y = kir_check_operand(k, CT_K_FMA, b),
-                  *z = kir_check_operand(k, CT_K_FMA, c);
-    if (!x || !y || !z) return -1;
-    if (!ct__is_float(x->dtype) || x->dtype != y->dtype || y->dtype != z->dtype)
+    const ct_kins *x[3];
+    const int lanes = kir_check_three(k, CT_K_FMA, (const ct_kval[]){a, b, c}, x);
+    if (!lanes) return -1;
+    if (!ct__is_float(x[0]->dtype) || x[0]->dtype != x[1]->dtype || x[1]->dtype != x[2]->dtype)
         return kir_fail(k, CT_K_FMA, "the operands are not floats of one dtype");
-    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
-    if (z->lanes > lanes) lanes = z->lanes;
-    return kir_append_pure(k, kir_instruction(CT_K_FMA, x->dtype, lanes, a, b, c));
+    return kir_append_pure(k, kir_instruction(CT_K_FMA, x[0]->dtype, lanes, a, b, c));
 }
 
 // Appends a dot product of the packed elements of words of a and b, added to c.
 static ct_kval kir_dot_of_words(ct_kir *k, ct_kop op, ct_dtype word_dtype, ct_dtype sum, bool low,
                                 const ct_kval in[3], const char *message) {
-    const ct_kins *x = kir_check_operand(k, op, in[0]), *y = kir_check_operand(k, op, in[1]),
-                  *z = kir_check_operand(k, op, in[2]);
-    if (!x || !y || !z) return -1;
-    if (x->dtype != word_dtype || y->dtype != word_dtype || z->dtype != sum)
+    const ct_kins *x[3];
+    const int lanes = kir_check_three(k, op, in, x);
+    if (!lanes) return -1;
+    if (x[0]->dtype != word_dtype || x[1]->dtype != word_dtype || x[2]->dtype != sum)
         return kir_fail(k, op, message);
-    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
-    if (z->lanes > lanes) lanes = z->lanes;
     ct_kins dot = kir_instruction(op, sum, lanes, in[0], in[1], in[2]);
     dot.sub = low;
     return kir_append_pure(k, dot);
@@ -478,18 +484,15 @@ ct_kval ct__kir_lookup4(ct_kir *k, ct_kval a, ct_kval low, ct_kval high) {
 }
 
 ct_kval ct__kir_select(ct_kir *k, ct_kval cond, ct_kval a, ct_kval b) {
-    const ct_kins *c = kir_check_operand(k, CT_K_SELECT, cond),
-                  *x = kir_check_operand(k, CT_K_SELECT, a),
-                  *y = kir_check_operand(k, CT_K_SELECT, b);
-    if (!c || !x || !y) return -1;
-    if (c->dtype != CT_BOOL || x->dtype != y->dtype)
+    const ct_kins *x[3];
+    const int lanes = kir_check_three(k, CT_K_SELECT, (const ct_kval[]){cond, a, b}, x);
+    if (!lanes) return -1;
+    if (x[0]->dtype != CT_BOOL || x[1]->dtype != x[2]->dtype)
         return kir_fail(k, CT_K_SELECT, "the condition is no bool, or the values differ in dtype");
-    int lanes = x->lanes > y->lanes ? x->lanes : y->lanes;
-    if (c->lanes > lanes) lanes = c->lanes;
     int known = kir_bool_const(k, cond);
-    if (known != 2 && x->lanes == y->lanes) return known ? a : b;
+    if (known != 2 && x[1]->lanes == x[2]->lanes) return known ? a : b;
     if (a == b) return a;
-    return kir_append_pure(k, kir_instruction(CT_K_SELECT, x->dtype, lanes, cond, a, b));
+    return kir_append_pure(k, kir_instruction(CT_K_SELECT, x[1]->dtype, lanes, cond, a, b));
 }
 
 static bool kir_is_const(const ct_kir *k, ct_kval v, int64_t value) {
@@ -591,14 +594,12 @@ ct_kval ct__kir_math(ct_kir *k, ct_kmath f, ct_kval a) {
 }
 
 ct_kval ct__kir_math_where(ct_kir *k, ct_kmath f, ct_kval cond, ct_kval x, ct_kval y) {
-    const ct_kins *c = kir_check_operand(k, CT_K_MATH_WHERE, cond),
-                  *a = kir_check_operand(k, CT_K_MATH_WHERE, x),
-                  *b = kir_check_operand(k, CT_K_MATH_WHERE, y);
-    if (!c || !a || !b) return -1;
-    if (c->dtype != CT_BOOL || !ct__is_float(a->dtype) || a->dtype != b->dtype ||
+    const ct_kins *in[3];
+    if (!kir_check_three(k, CT_K_MATH_WHERE, (const ct_kval[]){cond, x, y}, in)) return -1;
+    if (in[0]->dtype != CT_BOOL || !ct__is_float(in[1]->dtype) || in[1]->dtype != in[2]->dtype ||
         (unsigned)f >= CT_MATH_COUNT)
         return kir_fail(k, CT_K_MATH_WHERE, "not a bool and two floats of one dtype");
-    ct_kins ins = kir_instruction(CT_K_MATH_WHERE, a->dtype, 1, cond, x, y);
+    ct_kins ins = kir_instruction(CT_K_MATH_WHERE, in[1]->dtype, 1, cond, x, y);
     ins.sub = (uint8_t)f;
     return kir_append_pure(k, ins);
 }

@@ -295,7 +295,10 @@ void ct__kir_set_prefetch_mode(ct_kir *k, bool on);
 // Opens a loop and returns its variable. `name` is the meaning of the loop ("row"), a literal; or NULL.
 ct_kval ct__kir_loop(ct_kir *k, ct_kbind bind, ct_kval extent, const char *name);
 ct_kval ct__kir_loop_n(ct_kir *k, ct_kbind bind, int64_t extent, const char *name);
-void ct__kir_end(ct_kir *k); // closes the innermost open loop
+void ct__kir_end(ct_kir *k);                         // closes the innermost open loop
+static inline void ct__kir_end_n(ct_kir *k, int n) { // the n innermost ones
+    while (n-- > 0) ct__kir_end(k);
+}
 
 void ct__kir_break(ct_kir *k, ct_kval cond);
 

@@ -18,39 +18,34 @@ static ct_tensor elu_alpha(const ct_rule *r) {
 // exp is not evaluated for large x: infinity times 0 would be NaN
 static bool elu_body(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_mul(ct_expm1(activation_min_zero(x)), elu_alpha(r));
-    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
-    return true;
+    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 static bool elu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_mul(ct_exp(activation_min_zero(x)), elu_alpha(r));
     return ct__jvp_times(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_elu = {
-    FUNCTION(ELU, elu, 1),
+    FUNCTION_WITH_JVP(ELU, elu, 1),
     CT_FIELDS(elu),
-    .jvp = elu_jvp,
     .doc = "x where it is positive, else alpha (default 1) times exp(x) - 1.",
     .accepts = CT_FLOATS,
     .onnx = "Elu",
     .samples = {.ulp = 3, .kinks = true},
 };
 
-#define CELU_ATTRS(F, op) F(op, num, alpha)
-CT_ATTRS(celu, CELU_ATTRS);
+CT_ATTRS(celu, ELU_ATTRS);
 static bool celu_body(ct_rule *r) {
     ct_tensor x = r->in[0], alpha = elu_alpha(r);
     ct_tensor low = ct_mul(ct_expm1(ct_div(activation_min_zero(x), alpha)), alpha);
-    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
-    return true;
+    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 static bool celu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_exp(ct_div(activation_min_zero(x), elu_alpha(r)));
     return ct__jvp_times(r, ct_select(ct_greater(x, ct_f(0)), ct_f(1), low));
 }
 const ct_opdef ct__op_celu = {
-    FUNCTION(CELU, celu, 1),
+    FUNCTION_WITH_JVP(CELU, celu, 1),
     CT_FIELDS(celu),
-    .jvp = celu_jvp,
     .doc = "x where it is positive, else alpha (default 1) times exp(x / alpha) - 1.",
     .accepts = CT_FLOATS,
     .onnx = "Celu",
@@ -59,8 +54,7 @@ const ct_opdef ct__op_celu = {
 
 static bool selu_body(ct_rule *r) {
     ct_tensor unit = ct_elu(r->in[0], .alpha = CT_F(1.6732632423543772));
-    r->body_out[0] = ct_mul(unit, rule_constant(1.0507009873554805, r));
-    return true;
+    return ct__body_is(r, ct_mul(unit, rule_constant(1.0507009873554805, r)));
 }
 const ct_opdef ct__op_selu = {
     FUNCTION(SELU, selu, 1),
@@ -71,8 +65,7 @@ const ct_opdef ct__op_selu = {
 };
 
 static bool mish_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], ct_tanh(ct_softplus(r->in[0])));
-    return true;
+    return ct__body_is(r, ct_mul(r->in[0], ct_tanh(ct_softplus(r->in[0]))));
 }
 const ct_opdef ct__op_mish = {
     FUNCTION(MISH, mish, 1), .doc = "x times tanh(softplus(x)).",
@@ -92,9 +85,8 @@ static ct_tensor activation_clip(ct_tensor x, ct_tensor low, ct_tensor high) {
 CT_ATTRS(hardtanh, HARDTANH_ATTRS);
 static bool hardtanh_body(ct_rule *r) {
     const hardtanh_attrs *attrs = r->attrs;
-    r->body_out[0] = activation_clip(r->in[0], activation_attr_constant(attrs->low, -1, r),
-                                     activation_attr_constant(attrs->high, 1, r));
-    return true;
+    return ct__body_is(r, activation_clip(r->in[0], activation_attr_constant(attrs->low, -1, r),
+                                          activation_attr_constant(attrs->high, 1, r)));
 }
 const ct_opdef ct__op_hardtanh = {
     FUNCTION(HARDTANH, hardtanh, 1),
@@ -105,8 +97,7 @@ const ct_opdef ct__op_hardtanh = {
 };
 
 static bool relu6_body(ct_rule *r) {
-    r->body_out[0] = activation_clip(r->in[0], ct_i(0), ct_i(6));
-    return true;
+    return ct__body_is(r, activation_clip(r->in[0], ct_i(0), ct_i(6)));
 }
 const ct_opdef ct__op_relu6 = {
     FUNCTION(RELU6, relu6, 1),
@@ -116,8 +107,7 @@ const ct_opdef ct__op_relu6 = {
 };
 
 static bool hardsigmoid_body(ct_rule *r) {
-    r->body_out[0] = ct_div(ct_relu6(ct_add(r->in[0], ct_f(3))), ct_f(6));
-    return true;
+    return ct__body_is(r, ct_div(ct_relu6(ct_add(r->in[0], ct_f(3))), ct_f(6)));
 }
 const ct_opdef ct__op_hardsigmoid = {
     FUNCTION(HARDSIGMOID, hardsigmoid, 1),
@@ -126,8 +116,7 @@ const ct_opdef ct__op_hardsigmoid = {
     .samples = {.lo = -4, .hi = 4, .ulp = 3, .kinks = true},
 };
 static bool hardswish_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], ct_hardsigmoid(r->in[0]));
-    return true;
+    return ct__body_is(r, ct_mul(r->in[0], ct_hardsigmoid(r->in[0])));
 }
 const ct_opdef ct__op_hardswish = {
     FUNCTION(HARDSWISH, hardswish, 1),
@@ -138,16 +127,14 @@ const ct_opdef ct__op_hardswish = {
 };
 
 static bool softsign_body(ct_rule *r) {
-    r->body_out[0] = ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1)));
-    return true;
+    return ct__body_is(r, ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1))));
 }
 static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, also at 0
     ct_tensor by = ct_add(ct_abs(r->in[0]), ct_f(1));
     return ct__jvp_divided(r, ct_mul(by, by));
 }
 const ct_opdef ct__op_softsign = {
-    FUNCTION(SOFTSIGN, softsign, 1),
-    .jvp = softsign_jvp,
+    FUNCTION_WITH_JVP(SOFTSIGN, softsign, 1),
     .doc = "x / (1 + |x|).",
     .accepts = CT_FLOATS,
     .onnx = "Softsign",
@@ -157,8 +144,7 @@ const ct_opdef ct__op_softsign = {
 // ----------------------------------------------------------------------------- shrinkage around 0
 
 static bool tanhshrink_body(ct_rule *r) {
-    r->body_out[0] = ct_sub(r->in[0], ct_tanh(r->in[0]));
-    return true;
+    return ct__body_is(r, ct_sub(r->in[0], ct_tanh(r->in[0])));
 }
 const ct_opdef ct__op_tanhshrink = {
     FUNCTION(TANHSHRINK, tanhshrink, 1),
@@ -168,17 +154,15 @@ const ct_opdef ct__op_tanhshrink = {
 };
 
 #define SOFTSHRINK_ATTRS(F, op) F(op, num, lambda)
-#define HARDSHRINK_ATTRS(F, op) F(op, num, lambda)
 CT_ATTRS(softshrink, SOFTSHRINK_ATTRS);
-CT_ATTRS(hardshrink, HARDSHRINK_ATTRS);
+CT_ATTRS(hardshrink, SOFTSHRINK_ATTRS);
 static ct_tensor shrink_lambda(const ct_rule *r) {
     return activation_attr_constant(((const softshrink_attrs *)r->attrs)->lambda, 0.5, r);
 }
 static bool softshrink_body(ct_rule *r) {
     ct_tensor x = r->in[0], lambda = shrink_lambda(r);
     ct_tensor less = ct_select(ct_less(x, ct_f(0)), ct_add(x, lambda), ct_sub(x, lambda));
-    r->body_out[0] = ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less);
-    return true;
+    return ct__body_is(r, ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less));
 }
 const ct_opdef ct__op_softshrink = {
     FUNCTION(SOFTSHRINK, softshrink, 1),
@@ -189,8 +173,7 @@ const ct_opdef ct__op_softshrink = {
 };
 static bool hardshrink_body(ct_rule *r) {
     ct_tensor none = ct_less_equal(ct_abs(r->in[0]), shrink_lambda(r));
-    r->body_out[0] = ct_select(none, ct_f(0), r->in[0]);
-    return true;
+    return ct__body_is(r, ct_select(none, ct_f(0), r->in[0]));
 }
 const ct_opdef ct__op_hardshrink = {
     FUNCTION(HARDSHRINK, hardshrink, 1),
@@ -205,8 +188,7 @@ CT_ATTRS(threshold, THRESHOLD_ATTRS);
 static bool threshold_body(ct_rule *r) {
     const threshold_attrs *attrs = r->attrs;
     ct_tensor low = ct_less_equal(r->in[0], rule_constant(attrs->threshold, r));
-    r->body_out[0] = ct_select(low, rule_constant(attrs->value, r), r->in[0]);
-    return true;
+    return ct__body_is(r, ct_select(low, rule_constant(attrs->value, r), r->in[0]));
 }
 const ct_opdef ct__op_threshold = {
     FUNCTION(THRESHOLD, threshold, 1),
@@ -220,8 +202,7 @@ const ct_opdef ct__op_threshold = {
 
 static bool prelu_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, ct_mul(x, r->in[1]));
-    return true;
+    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, ct_mul(x, r->in[1])));
 }
 const ct_opdef ct__op_prelu = {
     FUNCTION(PRELU, prelu, 2),
@@ -234,18 +215,16 @@ const ct_opdef ct__op_prelu = {
 };
 
 static bool logit_body(ct_rule *r) {
-    r->body_out[0] = ct_log(ct_div(r->in[0], ct_sub(ct_f(1), r->in[0])));
-    return true;
+    return ct__body_is(r, ct_log(ct_div(r->in[0], ct_sub(ct_f(1), r->in[0]))));
 }
 static bool logit_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // nonnegative inside the domain
     return ct__jvp_divided(r, ct_select(ct_less(by, ct_f(0)), ct_f(NAN), by));
 }
 const ct_opdef ct__op_logit = {
-    FUNCTION(LOGIT, logit, 1),
+    FUNCTION_WITH_JVP(LOGIT, logit, 1),
     .doc = "log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.",
     .accepts = CT_FLOATS,
-    .jvp = logit_jvp,
     .samples = {.lo = 0.1, .hi = 0.4, .ulp = 6},
 };
 
@@ -260,33 +239,21 @@ static bool glu_infer(ct_call *call) {
         return ct__call_err(call, CT_E_SHAPE,
                             "axis %d of %s is cut in two halves: its size must be static and even",
                             axis, ct__type_text(in).s);
-    ct_shape shape = ct__call_shape(call, in->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
-    ct__shape_set(&shape, axis, in->dim[axis] / 2);
-    *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
-    return true;
+    return ct__resized_type(call, in, axis, in->dim[axis] / 2, (ct_dtype)in->dtype, false,
+                            call->out);
 }
 static bool glu_body(ct_rule *r) {
-    const int64_t axis = ((const glu_attrs *)r->attrs)->axis, end = CT_END, begin = 0;
+    const int64_t axis = ((const glu_attrs *)r->attrs)->axis;
     const int64_t half = ct__type_of(r->in[0])->dim[axis] / 2;
-    const ct_ints axes = {1, &axis};
-    ct_tensor a = ct_slice(r->in[0], .axes = axes, .start = {1, &begin}, .stop = {1, &half});
-    ct_tensor b = ct_slice(r->in[0], .axes = axes, .start = {1, &half}, .stop = {1, &end});
-    r->body_out[0] = ct_mul(a, ct_sigmoid(b));
-    return true;
+    ct_tensor a = ct__slice_axis(r->in[0], axis, 0, half);
+    ct_tensor b = ct__slice_axis(r->in[0], axis, half, CT_END);
+    return ct__body_is(r, ct_mul(a, ct_sigmoid(b)));
 }
 const ct_opdef ct__op_glu = {
-    .id = CT_OP_GLU,
-    .name = "glu",
+    CT_COMPOSED(GLU, glu, 1, 1),
     .doc = "The first half of x along an axis times the sigmoid of the second.",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(glu),
     .accepts = CT_FLOATS,
-    .infer = glu_infer,
-    .body = glu_body,
     .batch = ct__batch_shifted,
     .widens = true,
     .samples = {.ulp = 4},

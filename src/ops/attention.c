@@ -218,8 +218,7 @@ static bool attention_infer(ct_call *call) {
     (void)ct__same_size(q, rank - 1, k, rank - 1);
     call->out[1] = ct__shaped(&shape, q->dtype, false);
     ct__shape_add_axis(&shape, v, rank - 1);
-    call->out[0] = ct__shaped(&shape, q->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, q->dtype, false);
 }
 
 // State that body and vjp share.
@@ -357,9 +356,9 @@ static int64_t attention_block_end(const blocks *b, int64_t i) {
 }
 // Slices block i of a tensor along its key axis.
 static ct_tensor attention_slice_block(const blocks *b, ct_tensor t, int axis, int64_t i) {
-    int64_t a = axis, start = i * BLOCK, stop = attention_block_end(b, i);
+    int64_t start = i * BLOCK, stop = attention_block_end(b, i);
     if (start == 0 && stop == ct__type_of(t)->dim[axis]) return t;
-    return ct_slice(t, .axes = {1, &a}, .start = {1, &start}, .stop = {1, &stop});
+    return ct__slice_axis(t, axis, start, stop);
 }
 static block attention_block_at(const blocks *b, int64_t i) {
     block x = {.k = attention_slice_block(b, b->k, b->rank - 2, i),
@@ -658,13 +657,13 @@ static ct_tensor attention_unblock(const blocks *b, ct_tensor parts, int64_t axi
 // The loop carries the cotangents of queries, and of operands without a key axis. Its ys are those of keys,
 // values, and operands with a key axis.
 enum { MAX_CARRY = 5, MAX_YS = 4 };
-static int attention_grad_carry(const blocks *b, const block_cotangents *c, ct_tensor *to) {
+static int attention_grad_carry(const blocks *b, block_cotangents *c, ct_tensor *at[MAX_CARRY]) {
     int n = 0;
-    to[n++] = c->q;
-    if (b->bias && !b->bias_per_key) to[n++] = c->bias;
-    if (!ct__is_none(b->keep) && !b->keep_per_key) to[n++] = c->keep;
-    if (!ct__is_none(b->slopes)) to[n++] = c->slopes;
-    if (!ct__is_none(b->fill)) to[n++] = c->fill;
+    at[n++] = &c->q;
+    if (b->bias && !b->bias_per_key) at[n++] = &c->bias;
+    if (!ct__is_none(b->keep) && !b->keep_per_key) at[n++] = &c->keep;
+    if (!ct__is_none(b->slopes)) at[n++] = &c->slopes;
+    if (!ct__is_none(b->fill)) at[n++] = &c->fill;
     return n;
 }
 static int attention_grad_ys(const blocks *b, const block_cotangents *c, ct_tensor *to) {
@@ -678,14 +677,13 @@ static int attention_grad_ys(const blocks *b, const block_cotangents *c, ct_tens
 
 static void attention_grad_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
     backward g = *(const backward *)user;
-    ct_tensor now[MAX_CARRY];
-    const block_cotangents none = {0};
-    const int n = attention_grad_carry(&g.b, &none, now);
+    ct_tensor *now[MAX_CARRY];
+    block_cotangents c = {0};
+    const int n = attention_grad_carry(&g.b, &c, now);
     attention_record_constants(&g.b);
     block x = attention_loop_block(&g.b, in + n);
-    block_cotangents c = attention_grad_block(&g, &x);
-    attention_grad_carry(&g.b, &c, now);
-    for (int i = 0; i < n; i++) out[i] = ct__shaped_like(ct_add(in[i], now[i]), in[i]);
+    c = attention_grad_block(&g, &x);
+    for (int i = 0; i < n; i++) out[i] = ct__shaped_like(ct_add(in[i], *now[i]), in[i]);
     attention_grad_ys(&g.b, &c, out + n);
 }
 // Returns zeros with an operand's sizes, preceded by size 1 for each further axis of the scores.
@@ -698,14 +696,15 @@ static ct_tensor attention_zeros_at_rank(const blocks *b, ct_tensor t) {
 }
 static block_cotangents attention_grad_loop(backward *g, ct_loc here) {
     blocks *b = &g->b;
-    ct_tensor xs[MAX_LOOP_XS], carry[MAX_CARRY], last[MAX_CARRY] = {CT_NONE},
-                                                 parts[MAX_YS] = {CT_NONE};
+    ct_tensor xs[MAX_LOOP_XS], carry[MAX_CARRY], *own[MAX_CARRY], last[MAX_CARRY] = {CT_NONE},
+                                                                  parts[MAX_YS] = {CT_NONE};
     block_cotangents c = {.q = ct__zeros_like(b->q)};
     if (b->bias && !b->bias_per_key) c.bias = attention_zeros_at_rank(b, b->added);
     if (!ct__is_none(b->keep) && !b->keep_per_key) c.keep = attention_zeros_at_rank(b, b->keep);
     if (!ct__is_none(b->slopes)) c.slopes = attention_zeros_at_rank(b, b->slopes);
     if (!ct__is_none(b->fill)) c.fill = ct__zeros_like(b->fill);
-    const int n = attention_grad_carry(b, &c, carry), n_made = attention_grad_ys(b, &c, parts);
+    const int n = attention_grad_carry(b, &c, own), n_made = attention_grad_ys(b, &c, parts);
+    for (int i = 0; i < n; i++) carry[i] = *own[i];
     size_t n_xs = attention_loop_xs(b, xs);
     ct_scan_with((ct_scan_args){.body = attention_grad_loop_body,
                                 .user = g,
@@ -716,13 +715,8 @@ static block_cotangents attention_grad_loop(backward *g, ct_loc here) {
                                 .n_ys = (size_t)n_made,
                                 .here = here},
                  last, parts);
+    for (int i = 0; i < n; i++) *own[i] = last[i];
     int at = 0;
-    c.q = last[at++];
-    if (b->bias && !b->bias_per_key) c.bias = last[at++];
-    if (!ct__is_none(b->keep) && !b->keep_per_key) c.keep = last[at++];
-    if (!ct__is_none(b->slopes)) c.slopes = last[at++];
-    if (!ct__is_none(b->fill)) c.fill = last[at];
-    at = 0;
     c.k = attention_unblock(b, parts[at++], b->rank - 2, b->k);
     c.v = attention_unblock(b, parts[at++], b->rank - 2, b->v);
     if (b->bias_per_key) c.bias = attention_unblock(b, parts[at++], b->rank - 1, CT_NONE);
@@ -732,7 +726,7 @@ static block_cotangents attention_grad_loop(backward *g, ct_loc here) {
 static bool attention_grad_unrolled(const backward *g, ct_loc here, block_cotangents *c) {
     const blocks *b = &g->b;
     const size_t n = (size_t)b->n, bytes = MAX_YS * n * sizeof(ct_tensor);
-    ct_tensor *part = ct__malloc(bytes); // (MAX_YS, n)
+    ct_tensor *part = ct__malloc(bytes), *sum[MAX_CARRY], *term[MAX_CARRY]; // part: (MAX_YS, n)
     if (!part) return ct__err_memory(&ct__ctx()->err, here, "attention", bytes);
     for (int64_t i = 0; i < b->n; i++) {
         block x = attention_block_at(b, i);
@@ -741,11 +735,9 @@ static bool attention_grad_unrolled(const backward *g, ct_loc here, block_cotang
         part[n + (size_t)i] = own.v;
         part[2 * n + (size_t)i] = own.bias;
         part[3 * n + (size_t)i] = own.keep;
-        c->q = ct__add_zero(c->q, own.q);
-        if (b->bias && !b->bias_per_key) c->bias = ct__add_zero(c->bias, own.bias);
-        if (!ct__is_none(b->keep) && !b->keep_per_key) c->keep = ct__add_zero(c->keep, own.keep);
-        if (!ct__is_none(b->slopes)) c->slopes = ct__add_zero(c->slopes, own.slopes);
-        if (!ct__is_none(b->fill)) c->fill = ct__add_zero(c->fill, own.fill);
+        const int n_sums = attention_grad_carry(b, &own, term);
+        attention_grad_carry(b, c, sum);
+        for (int s = 0; s < n_sums; s++) *sum[s] = ct__add_zero(*sum[s], *term[s]);
     }
     c->k = attention_concat_blocks(b, part, b->rank - 2, b->k);
     c->v = attention_concat_blocks(b, part + n, b->rank - 2, b->v);
@@ -877,15 +869,11 @@ static bool attention_batch(ct_batching *b) {
 }
 
 const ct_opdef ct__op_attention_backward = {
-    .id = CT_OP_ATTENTION_BACKWARD,
-    .name = "attention_backward",
+    CT_OP(ATTENTION_BACKWARD, attention_backward, attention_backward, -1, 3),
     .doc = "The cotangents of attention's q, k and v, given its operands, the cotangent of its "
            "result, its "
            "log(sum(exp(scores))), and the sum over each value of cotangent times result, less the "
            "cotangent of that logarithm.",
-    .kind = &ct__kind_attention_backward,
-    .n_in = -1,
-    .n_out = 3,
     CT_FIELDS(attention),
     .accepts = CT_FLOATS,
     .infer = attention_backward_infer,
@@ -896,8 +884,7 @@ const ct_opdef ct__op_attention_backward = {
 };
 
 const ct_opdef ct__op_attention = {
-    .id = CT_OP_ATTENTION,
-    .name = "attention",
+    CT_OP(ATTENTION, attention, attention, -1, 2),
     .doc =
         "softmax(scale q k') v for q (..., T, D), k (..., S, D), v (..., S, E); scale: 1 / sqrt(D) "
         "unless given. q (..., H, T, D) may have a multiple of the heads of k and v: neighbouring "
@@ -913,9 +900,6 @@ const ct_opdef ct__op_attention = {
         "added, beside a mask of bools. fill: the score that such a mask puts (default -infinity). "
         "A query that may look nowhere gets zeros, and so do its gradients; masked_nan: where "
         "masks and summands alone hide keys, NaN, as from the softmax written out.",
-    .kind = &ct__kind_attention,
-    .n_in = -1,
-    .n_out = 2,
     CT_FIELDS(attention),
     .accepts = CT_FLOATS,
     .infer = attention_infer,

@@ -25,9 +25,8 @@ static bool complex_eval(const ct_ref *ref) {
     return true;
 }
 static bool complex_jvp(ct_rule *r) {
-    r->t_out[0] =
-        ct_complex(ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1]));
-    return true;
+    return ct__tangent_is(
+        r, ct_complex(ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1])));
 }
 // For a cotangent c the real part of c x' counts, as in JAX: that of i x' is -Im(c) x'.
 static bool complex_transpose(ct_rule *r) {
@@ -39,12 +38,8 @@ static ct_kval complex_never_emitted(const ct_elem *e) {
     return (void)e, -1;
 } // it exists only in memory
 const ct_opdef ct__op_complex = {
-    .id = CT_OP_COMPLEX,
-    .name = "complex",
+    CT_OP(COMPLEX, complex, elementwise, 2, 1),
     .doc = "The complex numbers re + i im.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_MASK(CT_F32) | CT_MASK(CT_F64),
     .infer = complex_infer,
     .eval = complex_eval,
@@ -67,12 +62,10 @@ static bool part_eval(const ct_ref *ref) {
     return true;
 }
 static bool real_transpose(ct_rule *r) {
-    r->c_in[0] = ct_complex(r->c_out[0], ct__zeros_like(r->c_out[0]));
-    return true;
+    return ct__cotangent_is(r, ct_complex(r->c_out[0], ct__zeros_like(r->c_out[0])));
 }
 static bool imag_transpose(ct_rule *r) {
-    r->c_in[0] = ct_complex(ct__zeros_like(r->c_out[0]), ct_neg(r->c_out[0]));
-    return true;
+    return ct__cotangent_is(r, ct_complex(ct__zeros_like(r->c_out[0]), ct_neg(r->c_out[0])));
 }
 #define PART(ID, op, number)                                                                       \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 1, .n_out = 1,           \
@@ -86,12 +79,10 @@ const ct_opdef ct__op_imag = {PART(IMAG, imag, 2), .doc = "The imaginary part of
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
     .accepts = CT_COMPLEX, .body = op##_body, .batch = ct__batch_pointwise
 static bool conj_body(ct_rule *r) {
-    r->body_out[0] = ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0])));
-    return true;
+    return ct__body_is(r, ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0]))));
 }
 static bool conj_transpose(ct_rule *r) { // the real part of c conj(x') is that of conj(c) x'
-    r->c_in[0] = ct_conj(r->c_out[0]);
-    return true;
+    return ct__cotangent_is(r, ct_conj(r->c_out[0]));
 }
 const ct_opdef ct__op_conj = {
     FUNCTION(CONJ, conj),
@@ -101,8 +92,7 @@ const ct_opdef ct__op_conj = {
     .doc = "The complex conjugate of x: its imaginary part is negated.",
 };
 static bool angle_body(ct_rule *r) {
-    r->body_out[0] = ct_atan2(ct_imag(r->in[0]), ct_real(r->in[0]));
-    return true;
+    return ct__body_is(r, ct_atan2(ct_imag(r->in[0]), ct_real(r->in[0])));
 }
 const ct_opdef ct__op_angle = {
     FUNCTION(ANGLE, angle),
@@ -124,19 +114,26 @@ static parts complex_operand(const ct_rule *r, int k) {
     return (parts){ct_real(x), ct_imag(x)};
 }
 static bool complex_return(ct_rule *r, ct_tensor re, ct_tensor im) {
-    r->body_out[0] = ct_complex(re, im);
-    return true;
+    return ct__body_is(r, ct_complex(re, im));
+}
+// The function of operand 0, or of it with the parts exchanged, whose result's are exchanged back: functions of
+// i z are those of z that way, sinh(z) = -i sin(i z).
+static bool complex_apply(ct_rule *r, parts (*f)(parts)) {
+    parts y = f(complex_operand(r, 0));
+    return complex_return(r, y.re, y.im);
+}
+static bool complex_apply_swapped(ct_rule *r, parts (*f)(parts)) {
+    parts x = complex_operand(r, 0), y = f((parts){x.im, x.re});
+    return complex_return(r, y.im, y.re);
 }
 
 bool ct__split_equal(ct_rule *r) {
     parts a = complex_operand(r, 0), b = complex_operand(r, 1);
-    r->body_out[0] = ct_and(ct_equal(a.re, b.re), ct_equal(a.im, b.im));
-    return true;
+    return ct__body_is(r, ct_and(ct_equal(a.re, b.re), ct_equal(a.im, b.im)));
 }
 bool ct__split_not_equal(ct_rule *r) {
     parts a = complex_operand(r, 0), b = complex_operand(r, 1);
-    r->body_out[0] = ct_or(ct_not_equal(a.re, b.re), ct_not_equal(a.im, b.im));
-    return true;
+    return ct__body_is(r, ct_or(ct_not_equal(a.re, b.re), ct_not_equal(a.im, b.im)));
 }
 
 bool ct__split_mul(ct_rule *r) {
@@ -184,10 +181,7 @@ static ct_tensor complex_is_huge(parts x) {
     return ct_less(ct__number_like(complex_is_double(x) ? 0x1p1020 : 0x1p124, x.re),
                    complex_larger_part(x));
 }
-bool ct__split_abs(ct_rule *r) {
-    r->body_out[0] = complex_abs(complex_operand(r, 0));
-    return true;
-}
+bool ct__split_abs(ct_rule *r) { return ct__body_is(r, complex_abs(complex_operand(r, 0))); }
 
 static ct_tensor complex_part_is_inf(ct_tensor x) { return ct_equal(ct_abs(x), ct_f(INFINITY)); }
 // Multiplies an absolute value by a sine or another factor: 0 where one is 0, also if the other is infinite
@@ -272,10 +266,7 @@ static parts complex_sqrt(parts x) {
     return (parts){ct_select(left, small, large),
                    ct_select(complex_is_negative(x.im), ct_neg(im), im)};
 }
-bool ct__split_sqrt(ct_rule *r) {
-    parts y = complex_sqrt(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
+bool ct__split_sqrt(ct_rule *r) { return complex_apply(r, complex_sqrt); }
 
 // ------------------------------------------------------------------------- circles and hyperbolas
 
@@ -299,34 +290,16 @@ static parts complex_tanh(parts x) {
     im = ct_select(far, ct_copysign(ct_f(0), ct_select(ct_is_nan(way), x.im, way)), im);
     return (parts){ct_select(ct_or(far, axis), tanh, ct_div(tanh, by)), ct_select(real, x.im, im)};
 }
-// Functions of i z are those of z with the parts exchanged: sinh(z) = -i sin(i z).
-static parts complex_swap_parts(parts x) { return (parts){x.im, x.re}; }
-
-bool ct__split_sin(ct_rule *r) {
-    parts y = complex_sin(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
-bool ct__split_sinh(ct_rule *r) {
-    parts y = complex_sin(complex_swap_parts(complex_operand(r, 0)));
-    return complex_return(r, y.im, y.re);
-}
-bool ct__split_cos(ct_rule *r) {
-    parts y = complex_cos(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
+bool ct__split_sin(ct_rule *r) { return complex_apply(r, complex_sin); }
+bool ct__split_sinh(ct_rule *r) { return complex_apply_swapped(r, complex_sin); }
+bool ct__split_cos(ct_rule *r) { return complex_apply(r, complex_cos); }
 bool ct__split_cosh(ct_rule *r) {
     parts x = complex_operand(r, 0);
     return complex_return(r, complex_scale_or_inf(x.re, ct_cosh(x.re), ct_cos(x.im)),
                           complex_scale(ct_sinh(x.re), ct_sin(x.im)));
 }
-bool ct__split_tanh(ct_rule *r) {
-    parts y = complex_tanh(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
-bool ct__split_tan(ct_rule *r) {
-    parts y = complex_tanh(complex_swap_parts(complex_operand(r, 0)));
-    return complex_return(r, y.im, y.re);
-}
+bool ct__split_tanh(ct_rule *r) { return complex_apply(r, complex_tanh); }
+bool ct__split_tan(ct_rule *r) { return complex_apply_swapped(r, complex_tanh); }
 
 // The inverses (Kahan, "Branch cuts for complex elementary functions", 1987) use the roots of 1 - z and 1 +
 // z, whose parts do not cancel and whose zeros have the signs of the sides of the cuts.
@@ -376,14 +349,8 @@ static parts complex_asin(parts x) {
     y.re = ct_select(ct_equal(x.re, ct_f(0)), x.re, y.re); // also if the other part is NaN
     return y;
 }
-bool ct__split_asin(ct_rule *r) {
-    parts y = complex_asin(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
-bool ct__split_asinh(ct_rule *r) {
-    parts y = complex_asin(complex_swap_parts(complex_operand(r, 0)));
-    return complex_return(r, y.im, y.re);
-}
+bool ct__split_asin(ct_rule *r) { return complex_apply(r, complex_asin); }
+bool ct__split_asinh(ct_rule *r) { return complex_apply_swapped(r, complex_asin); }
 bool ct__split_acos(ct_rule *r) {
     parts x = complex_operand(r, 0), less = complex_sqrt_one_minus(x),
           more = complex_sqrt_one_plus(x);
@@ -425,14 +392,8 @@ static parts complex_atanh(parts x) {
     im = ct_select(far, ct_select(ct_is_nan(x.im), x.im, quarter), im);
     return (parts){ct_copysign(re, x.re), im};
 }
-bool ct__split_atanh(ct_rule *r) {
-    parts y = complex_atanh(complex_operand(r, 0));
-    return complex_return(r, y.re, y.im);
-}
-bool ct__split_atan(ct_rule *r) {
-    parts y = complex_atanh(complex_swap_parts(complex_operand(r, 0)));
-    return complex_return(r, y.im, y.re);
-}
+bool ct__split_atanh(ct_rule *r) { return complex_apply(r, complex_atanh); }
+bool ct__split_atan(ct_rule *r) { return complex_apply_swapped(r, complex_atanh); }
 
 bool ct__split_sign(ct_rule *r) {
     parts x = complex_operand(r, 0);
@@ -441,13 +402,11 @@ bool ct__split_sign(ct_rule *r) {
 }
 bool ct__split_is_inf(ct_rule *r) {
     parts x = complex_operand(r, 0);
-    r->body_out[0] = ct_or(ct_is_inf(x.re), ct_is_inf(x.im));
-    return true;
+    return ct__body_is(r, ct_or(ct_is_inf(x.re), ct_is_inf(x.im)));
 }
 bool ct__split_is_finite(ct_rule *r) {
     parts x = complex_operand(r, 0);
-    r->body_out[0] = ct_and(ct_is_finite(x.re), ct_is_finite(x.im));
-    return true;
+    return ct__body_is(r, ct_and(ct_is_finite(x.re), ct_is_finite(x.im)));
 }
 
 // The product of the absolute values at the sum of the angles, in f64.
@@ -457,8 +416,7 @@ bool ct__split_prod(ct_rule *r) {
     ct_tensor size = ct__record(r->node->op, r->attrs, &all[0], 1, r->node->here);
     ct_tensor angle = ct__record(&ct__op_sum, r->attrs, &all[1], 1, r->node->here);
     ct_tensor product = ct_complex(ct_mul(size, ct_cos(angle)), ct_mul(size, ct_sin(angle)));
-    r->body_out[0] = ct_cast(product, dtype);
-    return true;
+    return ct__body_is(r, ct_cast(product, dtype));
 }
 
 // To complex numbers from any others, or from complex numbers of another size.

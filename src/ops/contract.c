@@ -81,8 +81,7 @@ static bool contract_infer(ct_call *call) {
         if (!(seen[A] >> i & 1)) ct__shape_add_axis(&shape, a, i);
     for (int i = 0; i < b->rank; i++)
         if (!(seen[B] >> i & 1)) ct__shape_add_axis(&shape, b, i);
-    *call->out = ct__shaped(&shape, dtype, false);
-    return true;
+    return ct__out_is(call, &shape, dtype, false);
 }
 
 static void contract_axes(const ct_node *node, ct_contraction *to) {
@@ -105,9 +104,9 @@ static ct_tensor contract_record_same(const ct_rule *r, ct_tensor a, ct_tensor b
 }
 static bool contract_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[A], b = r->t_in[B];
-    r->t_out[0] = ct__add_zero(ct__is_none(a) ? CT_NONE : contract_record_same(r, a, r->in[B]),
-                               ct__is_none(b) ? CT_NONE : contract_record_same(r, r->in[A], b));
-    return true;
+    return ct__tangent_is(
+        r, ct__add_zero(ct__is_none(a) ? CT_NONE : contract_record_same(r, a, r->in[B]),
+                        ct__is_none(b) ? CT_NONE : contract_record_same(r, r->in[A], b)));
 }
 
 // Permutes t so that axis i of the result is axis position[i] of t.
@@ -176,17 +175,13 @@ static bool contract_batch(ct_batching *b) {
 }
 
 const ct_opdef ct__op_contract = {
-    .id = CT_OP_CONTRACT,
-    .name = "contract",
+    CT_OP(CONTRACT, contract, contraction, 2, 1),
     CT_FIELDS(contract),
     .doc = "Products of a and b, summed over pairs of axes: .a_axes of a with .b_axes of b, in "
            "this order. .a_batch and .b_batch pair axes that stay side by side. The result's axes "
            "are the batch, then the others of a, then those of b; without .a_axes it is all "
            "products of an element of a and one of b. ct_einsum is the same in Einstein notation. "
            "Integers keep their promoted dtype and wrap.",
-    .kind = &ct__kind_contraction,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_contraction,
     .infer = contract_infer,

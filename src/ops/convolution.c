@@ -352,8 +352,7 @@ static bool conv_infer(ct_call *call) {
         ct__shape_add(&shape, count);
     }
     if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 1);
-    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
 }
 static bool conv_body(ct_rule *r) {
     const conv_attrs *attrs = r->attrs;
@@ -363,8 +362,7 @@ static bool conv_body(ct_rule *r) {
     conv_spatial_sizes(r->node->out, 2, g.n, counts);
     ct_tensor windows = conv_window_view(r->in[0], &g, w->dim + 2, counts, false);
     ct_tensor y = conv_correlate(windows, conv_group_weights(r->in[1], g.groups, false), &g);
-    r->body_out[0] = attrs->present ? conv_add_bias(y, r->in[2], g.n) : y;
-    return true;
+    return ct__body_is(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
 }
 static bool conv_vjp(ct_rule *r) {
     const conv_attrs *attrs = r->attrs;
@@ -469,8 +467,7 @@ static bool conv_transpose_infer(ct_call *call) {
     ct__shape_add(&shape, ct__size_mul(attrs->groups, ct__size_of(w, 1)));
     if (!conv_transpose_sizes(call, attrs, &shape)) return false;
     if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 0);
-    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
 }
 // --------------------------------------------------------------------------- transposed, with strides
 
@@ -660,8 +657,7 @@ static bool conv_transpose_body(ct_rule *r) {
         beyond[i] += attrs->output.n ? conv_max_remainder(&v) : attrs->output_padding.v[i];
     }
     ct_tensor y = conv_transpose_any(r->in[0], r->in[1], &g, &(positions){counts, beyond});
-    r->body_out[0] = attrs->present ? conv_add_bias(y, r->in[2], g.n) : y;
-    return true;
+    return ct__body_is(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
 }
 static bool conv_transpose_vjp(ct_rule *r) {
     const conv_transpose_attrs *attrs = r->attrs;
@@ -734,8 +730,7 @@ static bool conv_weight_grad_infer(ct_call *call) {
         ct__shape_add(&shape, v.size);
     }
     (void)ct__same_size(x, 0, y, 0);
-    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
 }
 static bool conv_weight_grad_body(ct_rule *r) {
     const conv_weight_grad_attrs *attrs = r->attrs;
@@ -744,8 +739,7 @@ static bool conv_weight_grad_body(ct_rule *r) {
     int64_t counts[MAX_SPATIAL];
     conv_spatial_sizes(y, 2, g.n, counts);
     ct_tensor windows = conv_window_view(r->in[0], &g, attrs->size.v, counts, false);
-    r->body_out[0] = conv_correlate_weights(windows, r->in[1], &g);
-    return true;
+    return ct__body_is(r, conv_correlate_weights(windows, r->in[1], &g));
 }
 static bool conv_weight_grad_vjp(ct_rule *r) {
     const conv_weight_grad_attrs *attrs = r->attrs;

@@ -66,4 +66,8 @@ void ct__outside_record(ct_op *op);
 // Returns the dtype to which operands without a fixed dtype are promoted.
 ct_dtype ct__outside_dtype(const ct_op *op, const ct_type *const *in);
 
+// Of the texts that describe an op: skips spaces, and the token if it follows them.
+void ct__skip_spaces(const char **at);
+bool ct__accept(const char **at, const char *token);
+
 #endif

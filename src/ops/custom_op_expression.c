@@ -70,16 +70,6 @@ static int expression_to_bool(expression_parser *r, int node) {
 
 // ------------------------------------------------------------------------------------------ tokens
 
-static void expression_skip_spaces(expression_parser *r) {
-    while (isspace((unsigned char)*r->at)) r->at++;
-}
-static bool expression_accept(expression_parser *r, const char *token) {
-    expression_skip_spaces(r);
-    const size_t n = strlen(token);
-    if (strncmp(r->at, token, n) != 0) return false;
-    r->at += n;
-    return true;
-}
 static bool expression_starts_name(char c) { return isalpha((unsigned char)c) || c == '_'; }
 static size_t expression_name_length(const char *at) {
     size_t n = 0;
@@ -133,12 +123,12 @@ static int expression_parse_call(expression_parser *r, const char *name) {
         if (near) ct__err_hint(r->err, "did you mean %s?", near);
         return -1;
     }
-    if (!expression_accept(r, ")")) {
+    if (!ct__accept(&r->at, ")")) {
         do {
             if (n == op->n_in) return expression_error(r, "%s takes %d operands", name, op->n_in);
             if ((in[n++] = expression_parse_ternary(r)) < 0) return -1;
-        } while (expression_accept(r, ","));
-        if (!expression_accept(r, ")")) return expression_error(r, "\")\" was expected");
+        } while (ct__accept(&r->at, ","));
+        if (!ct__accept(&r->at, ")")) return expression_error(r, "\")\" was expected");
     }
     if (n != op->n_in) return expression_error(r, "%s takes %d operands", name, op->n_in);
     return expression_add_op(r, op, n, in);
@@ -152,7 +142,7 @@ static int expression_parse_name(expression_parser *r) {
     name[n] = '\0';
     const char *begin = r->at;
     r->at += n;
-    if (expression_accept(r, "(")) return expression_parse_call(r, name);
+    if (ct__accept(&r->at, "(")) return expression_parse_call(r, name);
     r->at = begin + n;
     for (int i = r->n_parts; i-- > 0;)
         if (r->part[i].n == n && memcmp(r->part[i].name, name, n) == 0) return r->part[i].node;
@@ -166,12 +156,12 @@ static int expression_parse_name(expression_parser *r) {
 }
 
 static int expression_parse_primary(expression_parser *r) {
-    expression_skip_spaces(r);
+    ct__skip_spaces(&r->at);
     if (expression_starts_name(*r->at)) return expression_parse_name(r);
-    if (expression_accept(r, "(")) {
+    if (ct__accept(&r->at, "(")) {
         const int inner = expression_parse_ternary(r);
         if (inner < 0) return -1;
-        return expression_accept(r, ")") ? inner : expression_error(r, "\")\" was expected");
+        return ct__accept(&r->at, ")") ? inner : expression_error(r, "\")\" was expected");
     }
     if (isdigit((unsigned char)*r->at) || *r->at == '.') return expression_parse_number(r);
     return *r->at ? expression_error(r, "\"%c\" was not expected", *r->at)
@@ -182,11 +172,11 @@ static int expression_parse_unary(expression_parser *r) {
     if (r->depth == MAX_DEPTH) return expression_error(r, "it is nested too deeply");
     r->depth++;
     int node;
-    if (expression_accept(r, "-"))
+    if (ct__accept(&r->at, "-"))
         node = expression_add_op(r, &ct__op_neg, 1, (int[]){expression_parse_unary(r)});
-    else if (expression_accept(r, "+"))
+    else if (ct__accept(&r->at, "+"))
         node = expression_parse_unary(r);
-    else if (expression_accept(r, "!"))
+    else if (ct__accept(&r->at, "!"))
         node = expression_add_op(r, &ct__op_not, 1,
                                  (int[]){expression_to_bool(r, expression_parse_unary(r))});
     else
@@ -215,7 +205,7 @@ static int expression_parse_binary(expression_parser *r, int level) {
     if (level == LEVELS) return expression_parse_unary(r);
     int left = expression_parse_binary(r, level + 1);
     for (int i = 0; left >= 0 && i < OPERATORS; i++) {
-        if (operators[i].level != level || !expression_accept(r, operators[i].word)) continue;
+        if (operators[i].level != level || !ct__accept(&r->at, operators[i].word)) continue;
         int in[2] = {left, expression_parse_binary(r, level + 1)};
         if (operators[i].takes_bools)
             in[0] = expression_to_bool(r, in[0]), in[1] = expression_to_bool(r, in[1]);
@@ -229,10 +219,10 @@ static int expression_parse_ternary(expression_parser *r) {
     if (r->depth == MAX_DEPTH) return expression_error(r, "it is nested too deeply");
     r->depth++;
     int node = expression_parse_binary(r, 0);
-    if (node >= 0 && expression_accept(r, "?")) {
+    if (node >= 0 && ct__accept(&r->at, "?")) {
         int in[3] = {expression_to_bool(r, node), expression_parse_ternary(r), -1};
         if (in[1] < 0) return -1;
-        if (!expression_accept(r, ":")) return expression_error(r, "\":\" was expected");
+        if (!ct__accept(&r->at, ":")) return expression_error(r, "\":\" was expected");
         in[2] = expression_parse_ternary(r);
         if (in[0] < 0 || in[2] < 0) return -1;
         if (r->to->v[in[1]].is_bool != r->to->v[in[2]].is_bool)
@@ -245,11 +235,11 @@ static int expression_parse_ternary(expression_parser *r) {
 
 // Parses "name =", the start of a part.
 static bool expression_parse_part_name(expression_parser *r, const char **name, size_t *n) {
-    expression_skip_spaces(r);
+    ct__skip_spaces(&r->at);
     *name = r->at;
     *n = expression_name_length(r->at);
     const char *next = r->at + *n;
-    while (isspace((unsigned char)*next)) next++;
+    ct__skip_spaces(&next);
     if (!*n || next[0] != '=' || next[1] == '=') return false;
     r->at = next + 1;
     return true;
@@ -263,14 +253,14 @@ bool ct__read_expression(ct_op *op, const char *text, ct_err *err, ct_loc here) 
     while (expression_parse_part_name(&r, &name, &n)) {
         const int node = expression_parse_ternary(&r);
         if (node < 0) return false;
-        if (!expression_accept(&r, ";")) return expression_error(&r, "\";\" was expected") >= 0;
+        if (!ct__accept(&r.at, ";")) return expression_error(&r, "\";\" was expected") >= 0;
         if (r.n_parts == MAX_PARTS) return expression_error(&r, "it has too many parts") >= 0;
         r.part[r.n_parts].name = name, r.part[r.n_parts].n = n, r.part[r.n_parts++].node = node;
     }
     const int root = expression_parse_ternary(&r);
     if (root < 0) return false;
-    expression_accept(&r, ";");
-    expression_skip_spaces(&r);
+    ct__accept(&r.at, ";");
+    ct__skip_spaces(&r.at);
     if (*r.at) return expression_error(&r, "\"%c\" was not expected", *r.at) >= 0;
     for (int i = 0; i < op->signature.n_in; i++)
         if (!r.used[i])

@@ -20,14 +20,14 @@ static bool signature_error(signature_parser *r, const char *what) {
     return ct__err(r->err, CT_E_ARGUMENT, r->here, r->op->name, "column %zu of its signature: %s",
                    (size_t)(r->at - r->text) + 1, what);
 }
-static void signature_skip_spaces(signature_parser *r) {
-    while (isspace((unsigned char)*r->at)) r->at++;
+void ct__skip_spaces(const char **at) {
+    while (isspace((unsigned char)**at)) ++*at;
 }
-static bool signature_accept(signature_parser *r, const char *token) {
-    signature_skip_spaces(r);
+bool ct__accept(const char **at, const char *token) {
+    ct__skip_spaces(at);
     const size_t n = strlen(token);
-    if (strncmp(r->at, token, n) != 0) return false;
-    r->at += n;
+    if (strncmp(*at, token, n) != 0) return false;
+    *at += n;
     return true;
 }
 static size_t signature_word_length(const char *at) {
@@ -72,11 +72,11 @@ static bool signature_parse_dtype(signature_parser *r, ct_dtype *dtype) {
 }
 
 static bool signature_parse_array(signature_parser *r, struct ct_signature_array *array) {
-    if (!signature_accept(r, "(")) return signature_error(r, "\"(\" was expected");
-    while (!signature_accept(r, ")")) {
-        if (array->rank && !signature_accept(r, ","))
+    if (!ct__accept(&r->at, "(")) return signature_error(r, "\"(\" was expected");
+    while (!ct__accept(&r->at, ")")) {
+        if (array->rank && !ct__accept(&r->at, ","))
             return signature_error(r, "\",\" or \")\" was expected");
-        signature_skip_spaces(r);
+        ct__skip_spaces(&r->at);
         const size_t n = signature_word_length(r->at);
         if (!n) return signature_error(r, "the name of a size was expected");
         if (array->rank == CT_SIGNATURE_AXES) return signature_error(r, "it has too many axes");
@@ -92,7 +92,7 @@ static bool signature_parse_arrays(signature_parser *r, struct ct_signature_arra
     do {
         if (*n == max) return signature_error(r, "it has too many operands or results");
         if (!signature_parse_array(r, &arrays[(*n)++])) return false;
-    } while (signature_accept(r, ","));
+    } while (ct__accept(&r->at, ","));
     return true;
 }
 
@@ -117,9 +117,9 @@ bool ct__read_signature(ct_op *op, const char *signature, ct_err *err, ct_loc he
     const int n_names = s->n_in;
     s->n_in = 0;
     if (!signature_parse_arrays(&r, s->in, CT_CUSTOM_OP_MAX_OPERANDS, &s->n_in)) return false;
-    if (!signature_accept(&r, "->")) return signature_error(&r, "\"->\" was expected");
+    if (!ct__accept(&r.at, "->")) return signature_error(&r, "\"->\" was expected");
     if (!signature_parse_arrays(&r, s->out, CT_CUSTOM_OP_MAX_RESULTS, &s->n_out)) return false;
-    signature_skip_spaces(&r);
+    ct__skip_spaces(&r.at);
     if (*r.at) return signature_error(&r, "nothing was expected any more");
     if (n_names && n_names != s->n_in)
         return ct__err(err, CT_E_ARGUMENT, here, op->name,

@@ -2,28 +2,25 @@
 #include <math.h>
 
 #include "kir/kir_math.h"
-#include "ops/rules.h"
+#include "ops/functions.h"
 
-// The tangent of a function of one operand is its derivative times the operand's tangent.
-static bool elementwise_jvp_factor(ct_rule *r, ct_tensor factor) {
-    r->t_out[0] = ct_mul(r->t_in[0], factor);
-    return true;
-}
-static bool elementwise_jvp_linear(ct_rule *r) { // jvp of an op that is linear in its only operand
-    r->t_out[0] = ct__output(ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here), 0);
-    return true;
-}
 static ct_tensor elementwise_times(ct_tensor t, ct_tensor factor) {
     return ct__is_none(t) ? CT_NONE : ct_mul(t, factor);
 }
 static ct_tensor elementwise_negate(ct_tensor t) { return ct__is_none(t) ? CT_NONE : ct_neg(t); }
 
-#define BINARY(ID, op)                                                                             \
+#define BINARY(ID, op, by, rule)                                                                   \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
-    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
-#define UNARY(ID, op)                                                                              \
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = ct__elem_bin,                    \
+    .instruction = CT_K_##by, .jvp = rule
+#define UNARY(ID, op, by)                                                                          \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 1, .n_out = 1,           \
-    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = op##_emit
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = ct__elem_un,                     \
+    .instruction = CT_K_##by
+#define MATH(ID, op)                                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 1, .n_out = 1,           \
+    .infer = ct__infer_elementwise, .eval_f64 = op##_f64, .emit = ct__elem_math,                   \
+    .instruction = CT_MATH_##ID, .work = CT_FUNCTION_WORK, .jvp = op##_jvp
 
 // ------------------------------------------------------------------------------------------ linear
 
@@ -31,20 +28,21 @@ static double add_f64(const double *x) { return x[0] + x[1]; }
 static int64_t add_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)((uint64_t)x[0] + (uint64_t)x[1]);
 }
-static bool add_jvp(ct_rule *r) {
-    r->t_out[0] = ct__add_zero(r->t_in[0], r->t_in[1]);
-    return true;
-}
+static bool add_jvp(ct_rule *r) { return ct__tangent_is(r, ct__add_zero(r->t_in[0], r->t_in[1])); }
 static bool add_transpose(ct_rule *r) {
     for (int i = 0; i < 2; i++)
         if (r->linear[i]) r->c_in[i] = r->c_out[0];
     return true;
 }
-static ct_kval add_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_ADD); }
 const ct_opdef ct__op_add = {
-    BINARY(ADD, add),    .doc = "a + b.",    .accepts = CT_NUMBERS | CT_COMPLEX,
-    .eval_i64 = add_i64, .jvp = add_jvp,     .transpose = add_transpose,
-    .onnx = "Add",       .stablehlo = "add", .split = ct__split_each,
+    BINARY(ADD, add, ADD, add_jvp),
+    .doc = "a + b.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .eval_i64 = add_i64,
+    .transpose = add_transpose,
+    .onnx = "Add",
+    .stablehlo = "add",
+    .split = ct__split_each,
     .data = 3,
 };
 
@@ -64,13 +62,11 @@ static bool sub_transpose(ct_rule *r) {
     if (r->linear[1]) r->c_in[1] = ct_neg(r->c_out[0]);
     return true;
 }
-static ct_kval sub_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_SUB); }
 const ct_opdef ct__op_sub = {
-    BINARY(SUB, sub),
+    BINARY(SUB, sub, SUB, sub_jvp),
     .doc = "a - b.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = sub_i64,
-    .jvp = sub_jvp,
     .transpose = sub_transpose,
     .onnx = "Sub",
     .stablehlo = "subtract",
@@ -83,17 +79,13 @@ static double neg_f64(const double *x) { return -x[0]; }
 static int64_t neg_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)(0 - (uint64_t)x[0]);
 }
-static bool neg_transpose(ct_rule *r) {
-    r->c_in[0] = ct_neg(r->c_out[0]);
-    return true;
-}
-static ct_kval neg_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_NEG); }
+static bool neg_transpose(ct_rule *r) { return ct__cotangent_is(r, ct_neg(r->c_out[0])); }
 const ct_opdef ct__op_neg = {
-    UNARY(NEG, neg),
+    UNARY(NEG, neg, NEG),
+    .jvp = ct__jvp_same,
     .doc = "-x.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = neg_i64,
-    .jvp = elementwise_jvp_linear,
     .transpose = neg_transpose,
     .onnx = "Neg",
     .stablehlo = "negate",
@@ -107,9 +99,8 @@ static int64_t mul_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)((uint64_t)x[0] * (uint64_t)x[1]);
 }
 static bool mul_jvp(ct_rule *r) {
-    r->t_out[0] = ct__add_zero(elementwise_times(r->t_in[0], r->in[1]),
-                               elementwise_times(r->t_in[1], r->in[0]));
-    return true;
+    return ct__tangent_is(r, ct__add_zero(elementwise_times(r->t_in[0], r->in[1]),
+                                          elementwise_times(r->t_in[1], r->in[0])));
 }
 static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the other is a factor
     if (r->linear[0])
@@ -118,11 +109,15 @@ static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the 
         r->c_in[1] = ct_mul(r->c_out[0], r->in[0]);
     return true;
 }
-static ct_kval mul_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MUL); }
 const ct_opdef ct__op_mul = {
-    BINARY(MUL, mul),       .doc = "a * b.",         .accepts = CT_NUMBERS | CT_COMPLEX,
-    .eval_i64 = mul_i64,    .jvp = mul_jvp,          .transpose = mul_transpose,
-    .onnx = "Mul",          .stablehlo = "multiply", .neutral = {1, true, true},
+    BINARY(MUL, mul, MUL, mul_jvp),
+    .doc = "a * b.",
+    .accepts = CT_NUMBERS | CT_COMPLEX,
+    .eval_i64 = mul_i64,
+    .transpose = mul_transpose,
+    .onnx = "Mul",
+    .stablehlo = "multiply",
+    .neutral = {1, true, true},
     .split = ct__split_mul,
 };
 
@@ -138,20 +133,14 @@ static bool div_jvp(ct_rule *r) { // (a / b)' = (a' - (a / b) b') / b
         t = elementwise_negate(t);
     else
         t = ct__is_none(t) ? r->t_in[0] : ct_sub(r->t_in[0], t);
-    r->t_out[0] = ct_div(t, r->in[1]);
-    return true;
+    return ct__tangent_is(r, ct_div(t, r->in[1]));
 }
-static bool div_transpose(ct_rule *r) {
-    r->c_in[0] = ct_div(r->c_out[0], r->in[1]);
-    return true;
-}
-static ct_kval div_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_DIV); }
+static bool div_transpose(ct_rule *r) { return ct__cotangent_is(r, ct_div(r->c_out[0], r->in[1])); }
 const ct_opdef ct__op_div = {
-    BINARY(DIV, div),
+    BINARY(DIV, div, DIV, div_jvp),
     .doc = "a / b. Integers: towards zero, and 0 where b is 0.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .eval_i64 = div_i64,
-    .jvp = div_jvp,
     .transpose = div_transpose,
     .onnx = "Div",
     .stablehlo = "divide",
@@ -169,17 +158,14 @@ static int64_t mod_i64(const int64_t *x, ct_dtype d) {
 static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
     ct_tensor quotient = ct_div(r->in[0], r->in[1]);
     ct_tensor whole = ct_select(ct_less(quotient, ct_f(0)), ct_ceil(quotient), ct_floor(quotient));
-    r->t_out[0] =
-        ct__add_zero(r->t_in[0], elementwise_negate(elementwise_times(r->t_in[1], whole)));
-    return true;
+    return ct__tangent_is(
+        r, ct__add_zero(r->t_in[0], elementwise_negate(elementwise_times(r->t_in[1], whole))));
 }
-static ct_kval mod_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MOD); }
 const ct_opdef ct__op_mod = {
-    BINARY(MOD, mod),
+    BINARY(MOD, mod, MOD, mod_jvp),
     .doc = "The remainder of a / b, with the sign of a. Integers: 0 where b is 0.",
     .accepts = CT_INTEGERS | CT_FLOATS,
     .eval_i64 = mod_i64,
-    .jvp = mod_jvp,
     .onnx = "Mod",
     .stablehlo = "remainder",
     .samples = {.lo = 0.5, .hi = 3, .jumps = true, .kinks = true},
@@ -201,31 +187,26 @@ static bool abs_infer(ct_call *call) {
 static bool complex_abs_jvp(ct_rule *r) { // the real part of conj(x) x' / |x|
     ct_tensor none = ct_equal(r->out[0], ct_f(0));
     ct_tensor real_product = ct_real(ct_mul(r->t_in[0], ct_conj(r->in[0])));
-    r->t_out[0] = ct_div(real_product, ct_select(none, ct_f(1), r->out[0]));
-    return true;
+    return ct__tangent_is(r, ct_div(real_product, ct_select(none, ct_f(1), r->out[0])));
 }
 static bool abs_jvp(ct_rule *r) { // the derivative at 0 is 0
     if (ct__is_complex((ct_dtype)ct__type_of(r->in[0])->dtype)) return complex_abs_jvp(r);
     ct_tensor zero = ct_f(0);
     ct_tensor sign = ct_select(ct_less(r->in[0], zero), ct_f(-1),
                                ct_select(ct_greater(r->in[0], zero), ct_f(1), zero));
-    return elementwise_jvp_factor(r, sign);
+    return ct__jvp_times(r, sign);
 }
-static ct_kval abs_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ABS); }
 const ct_opdef ct__op_abs = {
-    .id = CT_OP_ABS,
-    .name = "abs",
+    CT_OP(ABS, abs, elementwise, 1, 1),
     .doc = "The absolute value of x, of complex numbers too; its slope at 0 is 0.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_abs,
     .infer = abs_infer,
     .eval_f64 = abs_f64,
     .eval_i64 = abs_i64,
     .jvp = abs_jvp,
-    .emit = abs_emit,
+    .emit = ct__elem_un,
+    .instruction = CT_K_ABS,
     .onnx = "Abs",
     .stablehlo = "abs",
     .samples = {.kinks = true},
@@ -241,67 +222,71 @@ static bool minmax_jvp(ct_rule *r) {
         t[i] = ct__is_none(given) ? given
                                   : ct_select(chosen, elementwise_times(given, share), ct_f(0));
     }
-    r->t_out[0] = ct__add_zero(t[0], t[1]);
-    return true;
+    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
 }
 static double maximum_f64(const double *x) { return ct__max_f64(x[0], x[1]); }
 static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
     return ct__less_i64(x[1], x[0], d) ? x[0] : x[1];
 }
-static ct_kval maximum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MAX); }
 const ct_opdef ct__op_maximum = {
-    BINARY(MAXIMUM, maximum), .doc = "The larger of a and b, -0 below 0; NaN where either is.",
-    .accepts = CT_NUMBERS,    .eval_i64 = maximum_i64,
-    .jvp = minmax_jvp,        .onnx = "Max",
-    .stablehlo = "maximum",   .samples = {.kinks = true},
+    BINARY(MAXIMUM, maximum, MAX, minmax_jvp),
+    .doc = "The larger of a and b, -0 below 0; NaN where either is.",
+    .accepts = CT_NUMBERS,
+    .eval_i64 = maximum_i64,
+    .onnx = "Max",
+    .stablehlo = "maximum",
+    .samples = {.kinks = true},
 };
 static double minimum_f64(const double *x) { return ct__min_f64(x[0], x[1]); }
 static int64_t minimum_i64(const int64_t *x, ct_dtype d) {
     return ct__less_i64(x[0], x[1], d) ? x[0] : x[1];
 }
-static ct_kval minimum_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_MIN); }
 const ct_opdef ct__op_minimum = {
-    BINARY(MINIMUM, minimum), .doc = "The smaller of a and b, -0 below 0; NaN where either is.",
-    .accepts = CT_NUMBERS,    .eval_i64 = minimum_i64,
-    .jvp = minmax_jvp,        .onnx = "Min",
-    .stablehlo = "minimum",   .samples = {.kinks = true},
+    BINARY(MINIMUM, minimum, MIN, minmax_jvp),
+    .doc = "The smaller of a and b, -0 below 0; NaN where either is.",
+    .accepts = CT_NUMBERS,
+    .eval_i64 = minimum_i64,
+    .onnx = "Min",
+    .stablehlo = "minimum",
+    .samples = {.kinks = true},
 };
 
 static double floor_f64(const double *x) { return floor(x[0]); }
-static ct_kval floor_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_FLOOR); }
 const ct_opdef ct__op_floor = {
-    UNARY(FLOOR, floor),  .doc = "The largest whole number that is at most x; no gradient.",
-    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
-    .onnx = "Floor",      .stablehlo = "floor",
+    UNARY(FLOOR, floor, FLOOR),
+    .doc = "The largest whole number that is at most x; no gradient.",
+    .accepts = CT_FLOATS,
+    .jvp = CT_NO_GRAD,
+    .onnx = "Floor",
+    .stablehlo = "floor",
 };
 static double ceil_f64(const double *x) { return ceil(x[0]); }
-static ct_kval ceil_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_CEIL); }
 const ct_opdef ct__op_ceil = {
-    UNARY(CEIL, ceil),    .doc = "The smallest whole number that is at least x; no gradient.",
-    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
-    .onnx = "Ceil",       .stablehlo = "ceil",
+    UNARY(CEIL, ceil, CEIL), .doc = "The smallest whole number that is at least x; no gradient.",
+    .accepts = CT_FLOATS,    .jvp = CT_NO_GRAD,
+    .onnx = "Ceil",          .stablehlo = "ceil",
 };
 static double round_f64(const double *x) { return nearbyint(x[0]); }
-static ct_kval round_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_ROUND); }
 const ct_opdef ct__op_round = {
-    UNARY(ROUND, round),  .doc = "The nearest whole number, halves to the even one; no gradient.",
-    .accepts = CT_FLOATS, .jvp = CT_NO_GRAD,
-    .onnx = "Round",      .stablehlo = "round_nearest_even",
+    UNARY(ROUND, round, ROUND),
+    .doc = "The nearest whole number, halves to the even one; no gradient.",
+    .accepts = CT_FLOATS,
+    .jvp = CT_NO_GRAD,
+    .onnx = "Round",
+    .stablehlo = "round_nearest_even",
 };
 
 // --------------------------------------------------------------------------------------- functions
 
 static double sqrt_f64(const double *x) { return sqrt(x[0]); }
 static bool sqrt_jvp(ct_rule *r) {
-    r->t_out[0] = ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]);
-    return true;
+    return ct__tangent_is(r, ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]));
 }
-static ct_kval sqrt_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_SQRT); }
 const ct_opdef ct__op_sqrt = {
-    UNARY(SQRT, sqrt),
+    UNARY(SQRT, sqrt, SQRT),
+    .jvp = sqrt_jvp,
     .doc = "The square root of x; NaN below 0.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = sqrt_jvp,
     .onnx = "Sqrt",
     .stablehlo = "sqrt",
     .samples = {.lo = 0.25, .hi = 4},
@@ -310,157 +295,116 @@ const ct_opdef ct__op_sqrt = {
 };
 
 static double exp_f64(const double *x) { return exp(x[0]); }
-static bool exp_jvp(ct_rule *r) { return elementwise_jvp_factor(r, r->out[0]); }
-static ct_kval exp_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP); }
+static bool exp_jvp(ct_rule *r) { return ct__jvp_times(r, r->out[0]); }
 const ct_opdef ct__op_exp = {
-    UNARY(EXP, exp),
-    .doc = "e to the power x.",
-    .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = exp_jvp,
-    .onnx = "Exp",
-    .stablehlo = "exponential",
-    .samples = {.ulp = 2},
-    .work = CT_FUNCTION_WORK,
-    .split = ct__split_exp,
-    .autocast = CT_CAST_F32,
+    MATH(EXP, exp),         .doc = "e to the power x.", .accepts = CT_FLOATS | CT_COMPLEX,
+    .onnx = "Exp",          .stablehlo = "exponential", .samples = {.ulp = 2},
+    .split = ct__split_exp, .autocast = CT_CAST_F32,
 };
 
 static double exp2_f64(const double *x) { return exp2(x[0]); }
 static bool exp2_jvp(ct_rule *r) {
-    return elementwise_jvp_factor(
-        r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
+    return ct__jvp_times(r, ct_mul(r->out[0], ct__number_like(0.69314718055994531, r->in[0])));
 }
-static ct_kval exp2_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXP2); }
 const ct_opdef ct__op_exp2 = {
-    UNARY(EXP2, exp2),     .doc = "2 to the power x, exact for whole x.",
-    .accepts = CT_FLOATS,  .jvp = exp2_jvp,
-    .samples = {.ulp = 2}, .work = CT_FUNCTION_WORK,
+    MATH(EXP2, exp2),
+    .doc = "2 to the power x, exact for whole x.",
+    .accepts = CT_FLOATS,
+    .samples = {.ulp = 2},
 };
 
 static double log_f64(const double *x) { return log(x[0]); }
-static bool log_jvp(ct_rule *r) {
-    r->t_out[0] = ct_div(r->t_in[0], r->in[0]);
-    return true;
-}
-static ct_kval log_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG); }
+static bool log_jvp(ct_rule *r) { return ct__tangent_is(r, ct_div(r->t_in[0], r->in[0])); }
 const ct_opdef ct__op_log = {
-    UNARY(LOG, log),
+    MATH(LOG, log),
     .doc = "The natural logarithm of x; -infinity at 0, NaN below.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = log_jvp,
     .onnx = "Log",
     .stablehlo = "log",
     .samples = {.lo = 0.25, .hi = 4, .ulp = 2},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_log,
     .autocast = CT_CAST_F32,
 };
 
 static double expm1_f64(const double *x) { return expm1(x[0]); }
-static bool expm1_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_add(r->out[0], ct_f(1))); }
-static ct_kval expm1_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_EXPM1); }
+static bool expm1_jvp(ct_rule *r) { return ct__jvp_times(r, ct_add(r->out[0], ct_f(1))); }
 const ct_opdef ct__op_expm1 = {
-    UNARY(EXPM1, expm1),
+    MATH(EXPM1, expm1),
     .doc = "e to the power x, minus 1, exact near 0.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = expm1_jvp,
     .stablehlo = "exponential_minus_one",
     .samples = {.ulp = 2},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_expm1,
     .autocast = CT_CAST_F32,
 };
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
 static bool log1p_jvp(ct_rule *r) {
-    r->t_out[0] = ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1)));
-    return true;
+    return ct__tangent_is(r, ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1))));
 }
-static ct_kval log1p_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_LOG1P); }
 const ct_opdef ct__op_log1p = {
-    UNARY(LOG1P, log1p),
+    MATH(LOG1P, log1p),
     .doc = "The natural logarithm of 1 + x, exact near 0.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = log1p_jvp,
     .stablehlo = "log_plus_one",
     .samples = {.lo = -0.75, .hi = 3, .ulp = 2},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_log1p,
     .autocast = CT_CAST_F32,
 };
 
 static double sin_f64(const double *x) { return sin(x[0]); }
-static bool sin_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_cos(r->in[0])); }
-static ct_kval sin_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_SIN); }
+static bool sin_jvp(ct_rule *r) { return ct__jvp_times(r, ct_cos(r->in[0])); }
 const ct_opdef ct__op_sin = {
-    UNARY(SIN, sin),
+    MATH(SIN, sin),
     .doc = "The sine of x, in radians; right for |x| up to 2^52.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = sin_jvp,
     .onnx = "Sin",
     .stablehlo = "sine",
     .samples = {.ulp = 2, .largest = 0x1p52},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_sin,
 };
 static double cos_f64(const double *x) { return cos(x[0]); }
-static bool cos_jvp(ct_rule *r) { return elementwise_jvp_factor(r, ct_neg(ct_sin(r->in[0]))); }
-static ct_kval cos_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_COS); }
+static bool cos_jvp(ct_rule *r) { return ct__jvp_times(r, ct_neg(ct_sin(r->in[0]))); }
 const ct_opdef ct__op_cos = {
-    UNARY(COS, cos),
+    MATH(COS, cos),
     .doc = "The cosine of x, in radians; right for |x| up to 2^52.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = cos_jvp,
     .onnx = "Cos",
     .stablehlo = "cosine",
     .samples = {.ulp = 2, .largest = 0x1p52},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_cos,
 };
 
 static double tanh_f64(const double *x) { return tanh(x[0]); }
 static bool tanh_jvp(ct_rule *r) {
-    return elementwise_jvp_factor(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0])));
+    return ct__jvp_times(r, ct_sub(ct_f(1), ct_mul(r->out[0], r->out[0])));
 }
-static ct_kval tanh_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_TANH); }
 const ct_opdef ct__op_tanh = {
-    UNARY(TANH, tanh),
+    MATH(TANH, tanh),
     .doc = "The hyperbolic tangent of x.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .jvp = tanh_jvp,
     .onnx = "Tanh",
     .stablehlo = "tanh",
     .samples = {.ulp = 2},
-    .work = CT_FUNCTION_WORK,
     .split = ct__split_tanh,
 };
 
 static double erf_f64(const double *x) { return erf(x[0]); }
 static bool erf_jvp(ct_rule *r) { // 2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
-    return elementwise_jvp_factor(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
+    return ct__jvp_times(r, ct_mul(bell, ct__number_like(1.1283791670955126, r->in[0])));
 }
-static ct_kval erf_emit(const ct_elem *e) { return ct__elem_math(e, CT_MATH_ERF); }
 const ct_opdef ct__op_erf = {
-    UNARY(ERF, erf),
-    .doc = "The error function of x.",
-    .accepts = CT_FLOATS,
-    .jvp = erf_jvp,
-    .onnx = "Erf",
+    MATH(ERF, erf),        .doc = "The error function of x.", .accepts = CT_FLOATS, .onnx = "Erf",
     .samples = {.ulp = 2},
-    .work = CT_FUNCTION_WORK,
 };
 
 static double stop_gradient_f64(const double *x) { return x[0]; }
 static int64_t stop_gradient_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static ct_kval stop_gradient_emit(const ct_elem *e) { return e->x[0]; }
 const ct_opdef ct__op_stop_gradient = {
-    .id = CT_OP_STOP_GRADIENT,
-    .name = "stop_gradient",
+    CT_OP(STOP_GRADIENT, stop_gradient, elementwise, 1, 1),
     .doc = "x, through which no gradient flows.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     .accepts = CT_ANY,
     .split = ct__split_each,
     .data = 1,
@@ -473,9 +417,8 @@ const ct_opdef ct__op_stop_gradient = {
 };
 
 static double trunc_f64(const double *x) { return trunc(x[0]); }
-static ct_kval trunc_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_TRUNC); }
 const ct_opdef ct__op_trunc = {
-    UNARY(TRUNC, trunc),
+    UNARY(TRUNC, trunc, TRUNC),
     .doc = "x without its fraction, towards 0; no gradient.",
     .accepts = CT_FLOATS,
     .jvp = CT_NO_GRAD,
@@ -528,11 +471,13 @@ static bool atan2_jvp(ct_rule *r) { // (y' x - x' y) / (x x + y y)
     ct_tensor t = ct__add_zero(elementwise_times(r->t_in[0], x),
                                elementwise_negate(elementwise_times(r->t_in[1], y)));
     ct_tensor by = ct_add(ct_mul(x, x), ct_mul(y, y)), zero = ct_f(0);
-    r->t_out[0] = ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by)); // 0 at (0, 0)
-    return true;
+    return ct__tangent_is(r, ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by))); // 0 at (0, 0)
 }
 const ct_opdef ct__op_atan2 = {
-    BINARY(ATAN2, atan2),
+    CT_OP(ATAN2, atan2, elementwise, 2, 1),
+    .infer = ct__infer_elementwise,
+    .eval_f64 = atan2_f64,
+    .emit = atan2_emit,
     .doc = "The angle of the point (x, y), from -pi to pi; its gradient at (0, 0) is 0.",
     .accepts = CT_FLOATS,
     .jvp = atan2_jvp,

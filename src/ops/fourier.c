@@ -198,29 +198,21 @@ static bool fft_body(ct_rule *r) {
                         "out of memory while recording"),
                false;
     if (attrs->inverse) x = ct_mul(x, ct_scalar(1 / count, ct__part(t.dtype)));
-    r->body_out[0] = x;
-    return true;
+    return ct__body_is(r, x);
 }
 // The matrix of a transform is its own transpose.
 static bool fft_transpose(ct_rule *r) {
     const fft_attrs *attrs = r->attrs;
     ct_tensor c = ct_fft(r->c_out[0], .axes = attrs->axes, .inverse = attrs->inverse);
-    r->c_in[0] = ct__cotangent_like(c, (ct_dtype)ct__type_of(r->in[0])->dtype);
-    return true;
+    return ct__cotangent_is(r, ct__cotangent_like(c, (ct_dtype)ct__type_of(r->in[0])->dtype));
 }
 const ct_opdef ct__op_fft = {
-    .id = CT_OP_FFT,
-    .name = "fft",
+    CT_COMPOSED(FFT, fft, 1, 1),
     .doc = "The discrete Fourier transform along axes (default: the last), complex: sums of x_j "
            "exp(-2 pi i j k / n); "
            "`inverse`: of x_j exp(2 pi i j k / n), divided by the number of elements.",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(fft),
     .accepts = CT_MASK(CT_F32) | CT_MASK(CT_F64) | CT_COMPLEX,
-    .infer = fft_infer,
-    .body = fft_body,
     .jvp = ct__jvp_same,
     .transpose = fft_transpose,
     .batch = ct__batch_shifted,

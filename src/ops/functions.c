@@ -5,30 +5,21 @@
 
 // ------------------------------------------------------------------------------------------ powers
 
-static bool square_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], r->in[0]);
-    return true;
-}
+static bool square_body(ct_rule *r) { return ct__body_is(r, ct_mul(r->in[0], r->in[0])); }
 const ct_opdef ct__op_square = {
     FUNCTION(SQUARE, square, 1),
     .doc = "x * x.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
 };
 
-static bool reciprocal_body(ct_rule *r) {
-    r->body_out[0] = ct_div(ct_f(1), r->in[0]);
-    return true;
-}
+static bool reciprocal_body(ct_rule *r) { return ct__body_is(r, ct_div(ct_f(1), r->in[0])); }
 const ct_opdef ct__op_reciprocal = {
     FUNCTION(RECIPROCAL, reciprocal, 1), .doc = "1 / x.",
     .accepts = CT_FLOATS | CT_COMPLEX,   .onnx = "Reciprocal",
     .samples = {.lo = 0.5, .hi = 3},     .autocast = CT_CAST_F32,
 };
 
-static bool rsqrt_body(ct_rule *r) {
-    r->body_out[0] = ct_div(ct_f(1), ct_sqrt(r->in[0]));
-    return true;
-}
+static bool rsqrt_body(ct_rule *r) { return ct__body_is(r, ct_div(ct_f(1), ct_sqrt(r->in[0]))); }
 const ct_opdef ct__op_rsqrt = {
     FUNCTION(RSQRT, rsqrt, 1),
     .doc = "1 / sqrt(x).",
@@ -124,8 +115,7 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     ct_tensor x = ct_cast(r->in[0], CT_C128), y = ct_cast(r->in[1], CT_C128), zero = ct_f(0);
     ct_tensor value = ct_exp(ct_mul(y, ct_log(x)));
     ct_tensor of_zero = ct_select(ct_equal(y, zero), ct_f(1), zero);
-    r->body_out[0] = ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype);
-    return true;
+    return ct__body_is(r, ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype));
 }
 // The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. For a
 // negative y this is correct for 1 and -1.
@@ -138,8 +128,7 @@ static bool whole_pow_body(ct_rule *r, ct_dtype dtype) {
         power = ct_mul(power, power);
     }
     ct_tensor small = ct_and(ct_less(y, zero), ct_not_equal(ct_abs(x), one));
-    r->body_out[0] = ct_select(small, zero, product);
-    return true;
+    return ct__body_is(r, ct_select(small, zero, product));
 }
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
@@ -162,8 +151,7 @@ static bool pow_body(ct_rule *r) {
     value = ct_select(lost, ct_f(NAN), value);
     ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
     ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));
-    r->body_out[0] = ct_select(ct_or(plain, turning), one, value);
-    return true;
+    return ct__body_is(r, ct_select(ct_or(plain, turning), one, value));
 }
 static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
     ct_tensor x = r->in[0], y = r->in[1], zero = ct_f(0), t[2] = {CT_NONE, CT_NONE};
@@ -179,17 +167,15 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
         ct_tensor log = ct_select(none, zero, ct_log(base));
         t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
     }
-    r->t_out[0] = ct__add_zero(t[0], t[1]);
-    return true;
+    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
 }
 const ct_opdef ct__op_pow = {
-    FUNCTION(POW, pow, 2),
+    FUNCTION_WITH_JVP(POW, pow, 2),
     .doc = "x to the power y; NaN for a negative x and a y that is not whole. Of complex numbers "
            "exp(y log(x)), and 0 of an x that is 0, but 1 to the power 0. Integers wrap; to a "
            "negative "
            "power they are 0, but for 1 and -1.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
-    .jvp = pow_jvp,
     .onnx = "Pow",
     .stablehlo = "power",
     .samples = {.lo = 0.5, .hi = 2, .ulp = 1},
@@ -200,9 +186,8 @@ const ct_opdef ct__op_pow = {
 
 static bool sign_body(ct_rule *r) { // 0, -0 and NaN are unchanged
     ct_tensor x = r->in[0], zero = ct_i(0);
-    r->body_out[0] =
-        ct_select(ct_less(x, zero), ct_i(-1), ct_select(ct_greater(x, zero), ct_i(1), x));
-    return true;
+    return ct__body_is(
+        r, ct_select(ct_less(x, zero), ct_i(-1), ct_select(ct_greater(x, zero), ct_i(1), x)));
 }
 const ct_opdef ct__op_sign = {
     FUNCTION(SIGN, sign, 1),
@@ -217,8 +202,7 @@ const ct_opdef ct__op_sign = {
 };
 
 static bool clamp_body(ct_rule *r) {
-    r->body_out[0] = ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]);
-    return true;
+    return ct__body_is(r, ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]));
 }
 // At both limits x has the gradient; if low is above high, high has it.
 static bool clamp_jvp(ct_rule *r) {
@@ -235,20 +219,16 @@ static bool clamp_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_clamp = {
-    FUNCTION(CLAMP, clamp, 3),
+    FUNCTION_WITH_JVP(CLAMP, clamp, 3),
     .doc = "x, but at least `low` and at most `high`; NaN of NaN. Where x is at a limit, x has the "
            "gradient.",
     .accepts = CT_NUMBERS,
-    .jvp = clamp_jvp,
     .onnx = "Clip",
     .stablehlo = "clamp",
     .samples = {.kinks = true},
 };
 
-static bool is_nan_body(ct_rule *r) {
-    r->body_out[0] = ct_not_equal(r->in[0], r->in[0]);
-    return true;
-}
+static bool is_nan_body(ct_rule *r) { return ct__body_is(r, ct_not_equal(r->in[0], r->in[0])); }
 const ct_opdef ct__op_is_nan = {
     PREDICATE(IS_NAN, is_nan, 1),
     .doc = "Where x is NaN (of complex numbers a part of it), as bool.",
@@ -260,9 +240,8 @@ static bool functions_has_infinity(const ct_rule *r) {
 }
 static bool is_inf_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] =
-        functions_has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY)) : ct_not_equal(x, x);
-    return true;
+    return ct__body_is(r, functions_has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY))
+                                                    : ct_not_equal(x, x));
 }
 const ct_opdef ct__op_is_inf = {
     PREDICATE(IS_INF, is_inf, 1),
@@ -273,9 +252,8 @@ const ct_opdef ct__op_is_inf = {
 };
 static bool is_finite_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] =
-        functions_has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY)) : ct_equal(x, x);
-    return true;
+    return ct__body_is(r, functions_has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY))
+                                                    : ct_equal(x, x));
 }
 const ct_opdef ct__op_is_finite = {
     PREDICATE(IS_FINITE, is_finite, 1),
@@ -288,8 +266,7 @@ const ct_opdef ct__op_is_finite = {
 // ------------------------------------------------------------------------------------- activations
 
 static bool relu_body(ct_rule *r) { // not maximum: the derivative at 0 is 0, and NaN stays
-    r->body_out[0] = ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]);
-    return true;
+    return ct__body_is(r, ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]));
 }
 const ct_opdef ct__op_relu = {
     FUNCTION(RELU, relu, 1),    .doc = "x where it is positive, else 0; its slope at 0 is 0.",
@@ -299,28 +276,22 @@ const ct_opdef ct__op_relu = {
 
 static bool sigmoid_body(ct_rule *r) {
     ct_tensor one = ct_f(1);
-    r->body_out[0] = ct_div(one, ct_add(one, ct_exp(ct_neg(r->in[0]))));
-    return true;
+    return ct__body_is(r, ct_div(one, ct_add(one, ct_exp(ct_neg(r->in[0])))));
 }
 static bool sigmoid_jvp(ct_rule *r) {
     ct_tensor slope = ct_mul(r->out[0], ct_sub(ct_f(1), r->out[0]));
-    r->t_out[0] = ct_mul(r->t_in[0], slope);
-    return true;
+    return ct__tangent_is(r, ct_mul(r->t_in[0], slope));
 }
 const ct_opdef ct__op_sigmoid = {
-    FUNCTION(SIGMOID, sigmoid, 1),
+    FUNCTION_WITH_JVP(SIGMOID, sigmoid, 1),
     .doc = "1 / (1 + exp(-x)).",
     .accepts = CT_FLOATS,
-    .jvp = sigmoid_jvp,
     .onnx = "Sigmoid",
     .stablehlo = "logistic",
     .samples = {.ulp = 4},
 };
 
-static bool silu_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(r->in[0], ct_sigmoid(r->in[0]));
-    return true;
-}
+static bool silu_body(ct_rule *r) { return ct__body_is(r, ct_mul(r->in[0], ct_sigmoid(r->in[0]))); }
 const ct_opdef ct__op_silu = {
     FUNCTION(SILU, silu, 1),
     .doc = "x * sigmoid(x).",
@@ -332,16 +303,13 @@ const ct_opdef ct__op_silu = {
 static bool softplus_body(ct_rule *r) {
     ct_tensor x = r->in[0];
     ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(x))));
-    r->body_out[0] = ct_add(ct_relu(x), tail);
-    return true;
+    return ct__body_is(r, ct_add(ct_relu(x), tail));
 }
 static bool softplus_jvp(ct_rule *r) { // the body has kinks at 0 that cancel
-    r->t_out[0] = ct_mul(r->t_in[0], ct_sigmoid(r->in[0]));
-    return true;
+    return ct__tangent_is(r, ct_mul(r->t_in[0], ct_sigmoid(r->in[0])));
 }
 const ct_opdef ct__op_softplus = {
-    FUNCTION(SOFTPLUS, softplus, 1),
-    .jvp = softplus_jvp,
+    FUNCTION_WITH_JVP(SOFTPLUS, softplus, 1),
     .doc = "log(1 + exp(x)), exact for large and small x.",
     .accepts = CT_FLOATS,
     .onnx = "Softplus",
@@ -350,8 +318,7 @@ const ct_opdef ct__op_softplus = {
 };
 
 static bool log_sigmoid_body(ct_rule *r) {
-    r->body_out[0] = ct_neg(ct_softplus(ct_neg(r->in[0])));
-    return true;
+    return ct__body_is(r, ct_neg(ct_softplus(ct_neg(r->in[0]))));
 }
 const ct_opdef ct__op_log_sigmoid = {
     FUNCTION(LOG_SIGMOID, log_sigmoid, 1),
@@ -365,8 +332,7 @@ CT_ATTRS(leaky_relu, LEAKY_RELU_ATTRS);
 static bool leaky_relu_body(ct_rule *r) {
     ct_num slope = ((const leaky_relu_attrs *)r->attrs)->slope;
     ct_tensor x = r->in[0], low = ct_mul(x, rule_constant(ct__num_or(slope, 0.01), r));
-    r->body_out[0] = ct_select(ct_greater(x, ct_f(0)), x, low);
-    return true;
+    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 const ct_opdef ct__op_leaky_relu = {
     FUNCTION(LEAKY_RELU, leaky_relu, 1),
@@ -391,8 +357,7 @@ static ct_tensor gelu_gate(ct_tensor x, ct_tensor square, const ct_rule *r) {
 }
 static bool gelu_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    r->body_out[0] = ct_mul(x, gelu_gate(x, ct_mul(x, x), r));
-    return true;
+    return ct__body_is(r, ct_mul(x, gelu_gate(x, ct_mul(x, x), r)));
 }
 // With the gate g: g + x g', where g' is the bell curve, or 2 y' g (1 - g), which is finite also where exp is
 // infinite.
@@ -406,13 +371,11 @@ static bool gelu_jvp(ct_rule *r) {
         ct_tensor steep = ct_mul(x, ct_add(cubic, rule_constant(2 * 0.79788456080286536, r)));
         slope = ct_mul(gate, ct_add(ct_mul(steep, ct_sub(ct_f(1), gate)), ct_f(1)));
     }
-    r->t_out[0] = ct_mul(r->t_in[0], slope);
-    return true;
+    return ct__tangent_is(r, ct_mul(r->t_in[0], slope));
 }
 const ct_opdef ct__op_gelu = {
-    FUNCTION(GELU, gelu, 1),
+    FUNCTION_WITH_JVP(GELU, gelu, 1),
     CT_FIELDS(gelu),
-    .jvp = gelu_jvp,
     .doc = "x times the normal distribution's cumulative probability of x, in the tanh form that "
            "GPT-2 uses; exact: by the error function.",
     .accepts = CT_FLOATS,
@@ -446,19 +409,17 @@ static bool erfinv_body(ct_rule *r) {
         y = ct_sub(y, ct_div(ct_sub(ct_erf(y), x), slope));
     }
     ct_tensor edge = ct_equal(ct_abs(x), ct_f(1));
-    r->body_out[0] = ct_select(edge, ct_mul(x, ct_f(INFINITY)), y);
-    return true;
+    return ct__body_is(r, ct_select(edge, ct_mul(x, ct_f(INFINITY)), y));
 }
 static bool erfinv_jvp(ct_rule *r) { // sqrt(pi) / 2 exp(y y)
     ct_tensor bell = ct_exp(ct_mul(r->out[0], r->out[0]));
-    r->t_out[0] = ct_mul(r->t_in[0], ct_mul(bell, rule_constant(0.88622692545275801, r)));
-    return true;
+    return ct__tangent_is(r,
+                          ct_mul(r->t_in[0], ct_mul(bell, rule_constant(0.88622692545275801, r))));
 }
 const ct_opdef ct__op_erfinv = {
-    FUNCTION(ERFINV, erfinv, 1),
+    FUNCTION_WITH_JVP(ERFINV, erfinv, 1),
     .doc = "The y whose error function is x; infinite at -1 and 1, NaN beyond.",
     .accepts = CT_FLOATS,
-    .jvp = erfinv_jvp,
     .samples = {.lo = -0.9, .hi = 0.9, .ulp = 8},
     .autocast = CT_CAST_F32,
 };
@@ -481,26 +442,18 @@ static bool one_hot_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
     ct__shape_add(&shape, attrs->n);
-    *call->out = ct__shaped(&shape, attrs->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, attrs->dtype, false);
 }
 static bool one_hot_body(ct_rule *r) {
     const one_hot_attrs *attrs = r->attrs;
     ct_tensor classes = ct_iota(CT_I32, ((ct_ints){1, &attrs->n}), 0);
-    r->body_out[0] = ct_cast(ct_equal(ct__add_last(r->in[0]), classes), attrs->dtype);
-    return true;
+    return ct__body_is(r, ct_cast(ct_equal(ct__add_last(r->in[0]), classes), attrs->dtype));
 }
 const ct_opdef ct__op_one_hot = {
-    .id = CT_OP_ONE_HOT,
-    .name = "one_hot",
+    CT_COMPOSED(ONE_HOT, one_hot, 1, 1),
     .doc = "A new last axis of n elements that is 1 at x and 0 elsewhere (all 0 for an x outside).",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(one_hot),
     .accepts = CT_INTEGERS,
-    .infer = one_hot_infer,
-    .body = one_hot_body,
     .batch = ct__batch_shifted,
     .jvp = CT_NO_GRAD,
     .onnx = "OneHot",

@@ -9,6 +9,7 @@
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
     .infer = ct__infer_elementwise, .body = op##_body, .batch = ct__batch_pointwise,               \
     .widens = true
+#define FUNCTION_WITH_JVP(ID, op, n) FUNCTION(ID, op, n), .jvp = op##_jvp
 // A function whose result is bool.
 #define PREDICATE(ID, op, n)                                                                       \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = n, .n_out = 1,           \
@@ -16,9 +17,9 @@
     .widens = true, .jvp = CT_NO_GRAD
 
 // A function of rows: a record with attributes.
-#define STATISTIC(ID, op)                                                                          \
+#define STATISTIC(ID, op, shape)                                                                   \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
-    CT_FIELDS(op), .body = op##_body, .batch = ct__batch_shifted, .widens = true
+    CT_FIELDS(op), .infer = shape, .body = op##_body, .batch = ct__batch_shifted, .widens = true
 
 // Returns a constant of operand 0's dtype, for values that ct_f would round to f32.
 static inline ct_tensor rule_constant(double value, const ct_rule *r) {
@@ -26,13 +27,11 @@ static inline ct_tensor rule_constant(double value, const ct_rule *r) {
 }
 // The tangent of a function of one operand is its derivative times the operand's tangent.
 static inline bool ct__jvp_times(ct_rule *r, ct_tensor factor) {
-    r->t_out[0] = ct_mul(r->t_in[0], factor);
-    return true;
+    return ct__tangent_is(r, ct_mul(r->t_in[0], factor));
 }
 // The tangent is the operand's tangent divided by the reciprocal of the derivative.
 static inline bool ct__jvp_divided(ct_rule *r, ct_tensor divisor) {
-    r->t_out[0] = ct_div(r->t_in[0], divisor);
-    return true;
+    return ct__tangent_is(r, ct_div(r->t_in[0], divisor));
 }
 // The integer dtype of a float's size, and the layout of the float in it.
 typedef struct ct_float_bits {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kinds/batch.h"
+#include "kinds/scatter.h"
 #include "ops/rules.h"
 
 static size_t index_element_size(const ct_type *type) { return ct_dtype_size(type->dtype); }
@@ -90,8 +91,7 @@ static bool dynamic_slice_infer(ct_call *call) {
                    ct__call_hint(call, "sizes along it are 0 to %lld", (long long)in->dim[a]);
         ct__shape_set(&shape, (int)a, attrs->sizes.v[i]);
     }
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 static bool dynamic_slice_eval(const ct_ref *ref) {
     const dynamic_slice_attrs *attrs = ref->attrs;
@@ -116,24 +116,20 @@ static bool dynamic_slice_map(ct_map *map) {
 }
 static bool dynamic_slice_jvp(ct_rule *r) {
     const ct_tensor in[2] = {r->t_in[0], r->in[1]};
-    r->t_out[0] =
-        ct__is_none(in[0]) ? CT_NONE : ct__record(r->node->op, r->attrs, in, 2, r->node->here);
-    return true;
+    return ct__tangent_is(
+        r, ct__is_none(in[0]) ? CT_NONE : ct__record(r->node->op, r->attrs, in, 2, r->node->here));
 }
 static bool dynamic_slice_transpose(ct_rule *r) {
     const dynamic_slice_attrs *attrs = r->attrs;
-    r->c_in[0] =
-        ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes);
-    return true;
+    return ct__cotangent_is(
+        r, ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes));
 }
 // ------------------------------------------- batching rules for windows with a start per element
 
 // Returns start i of each element of the batch, (B, 1), clamped so that a window of `size` is inside `of`.
 static ct_tensor dynamic_batch_start(ct_tensor starts, int64_t i, int64_t of, int64_t size) {
-    const int64_t batch = ct__size_like(starts, 0), axis = 1, stop = i + 1;
-    ct_tensor at = ct_rank(starts) == 1
-                       ? starts
-                       : ct_slice(starts, .axes = {1, &axis}, .start = {1, &i}, .stop = {1, &stop});
+    const int64_t batch = ct__size_like(starts, 0);
+    ct_tensor at = ct_rank(starts) == 1 ? starts : ct__slice_axis(starts, 1, i, i + 1);
     at = ct_reshape(ct_cast(at, CT_I64), CT_DIMS(batch, 1));
     ct_tensor max_start = ct_sub(ct__size_number(of, CT_I64), ct__size_number(size, CT_I64));
     return ct_maximum(ct_minimum(at, max_start), ct_i(0));
@@ -158,13 +154,9 @@ static bool dynamic_slice_batch(ct_batching *b) {
 }
 
 const ct_opdef ct__op_dynamic_slice = {
-    .id = CT_OP_DYNAMIC_SLICE,
-    .name = "dynamic_slice",
+    CT_OP(DYNAMIC_SLICE, dynamic_slice, movement, 2, 1),
     .doc = "A window of x of the given sizes along axes (default: all), whose start positions are "
            "an operand, one an axis; a window that would stick out is moved inside.",
-    .kind = &ct__kind_movement,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(dynamic_slice),
     .accepts = CT_ANY,
     .split = ct__split_each,
@@ -232,8 +224,7 @@ static bool dynamic_update_map(ct_map *map) {
 static bool dynamic_update_jvp(ct_rule *r) {
     const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1]),
                              r->in[2]};
-    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
-    return true;
+    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, in, 3, r->node->here));
 }
 static bool dynamic_update_transpose(ct_rule *r) {
     const dynamic_update_attrs *attrs = r->attrs;
@@ -279,14 +270,10 @@ static bool dynamic_update_batch(ct_batching *b) {
 }
 
 const ct_opdef ct__op_dynamic_update = {
-    .id = CT_OP_DYNAMIC_UPDATE,
-    .name = "dynamic_update",
+    CT_OP(DYNAMIC_UPDATE, dynamic_update, movement, 3, 1),
     .doc =
         "x with a window replaced by `update`, at start positions (an operand, one a named axis; "
         "default: all axes); a window that would stick out is moved inside.",
-    .kind = &ct__kind_movement,
-    .n_in = 3,
-    .n_out = 1,
     CT_FIELDS(dynamic_update),
     .accepts = CT_ANY,
     .split = ct__split_each,
@@ -331,36 +318,17 @@ bool ct__picked_shape(ct_call *call, int64_t *axis, int64_t batch, ct_shape *sha
     return true;
 }
 
-// x is (batch, middle, n, tail), the indices are (batch, picks), the result is (batch, middle, picks, tail).
-typedef struct picking {
-    int64_t batch, middle, n, picks, tail;
-} picking;
-static picking gather_sizes(const ct_type *x, const ct_type *at, int64_t axis, int64_t batch) {
-    picking p = {1, 1, x->dim[axis], 1, 1};
-    for (int a = 0; a < x->rank; a++) {
-        int64_t size = x->dim[a];
-        if (a < batch)
-            p.batch *= size;
-        else if (a < axis)
-            p.middle *= size;
-        else if (a > axis)
-            p.tail *= size;
-    }
-    for (int a = (int)batch; a < at->rank; a++) p.picks *= at->dim[a];
-    return p;
-}
-
 static bool gather_infer(ct_call *call) {
     gather_attrs *attrs = call->attrs;
     ct_shape shape = {0};
     if (!ct__picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
-    *call->out = ct__shaped(&shape, call->in[0]->dtype, call->in[0]->weak);
-    return true;
+    return ct__out_is(call, &shape, call->in[0]->dtype, call->in[0]->weak);
 }
 static bool gather_eval(const ct_ref *ref) {
     const gather_attrs *attrs = ref->attrs;
     ct_dtype d = ref->out_type->dtype;
-    picking p = gather_sizes(&ref->in_type[0], &ref->in_type[1], attrs->axis, attrs->batch_dims);
+    const ct_picked p = ct__picked_sizes(&ref->in_type[0], &ref->in_type[1], (int)attrs->axis,
+                                         (int)attrs->batch_dims);
     size_t size = index_element_size(ref->out_type), row = (size_t)p.tail * size;
     double outside = attrs->zero_outside || !ct__is_float(d) ? 0 : NAN;
     for (int64_t o = 0; o < p.batch * p.middle * p.picks; o++) {
@@ -401,20 +369,16 @@ static bool gather_jvp(ct_rule *r) {
 }
 static bool gather_transpose(ct_rule *r) {
     const gather_attrs *attrs = r->attrs;
-    r->c_in[0] = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->c_out[0],
-                                .axis = attrs->axis, .batch_dims = attrs->batch_dims);
-    return true;
+    return ct__cotangent_is(r,
+                            ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->c_out[0],
+                                           .axis = attrs->axis, .batch_dims = attrs->batch_dims));
 }
 const ct_opdef ct__op_gather = {
-    .id = CT_OP_GATHER,
-    .name = "gather",
+    CT_OP(GATHER, gather, gather, 2, 1),
     .doc = "The elements of x at `indices` along an axis: sizes are those of x before the axis, of "
            "the indices without their first batch_dims axes (which go along with those of x), of x "
            "after the axis. An index out of bounds, a negative one too, gives NaN, or 0 for "
            "integers and with zero_outside.",
-    .kind = &ct__kind_gather,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(gather),
     .accepts = CT_ANY,
     .split = ct__split_each,

@@ -4,20 +4,16 @@
 
 #include "ops/matrices.h"
 
-#define LAPACK_OP(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_call, .accepts = CT_LINALG,                   \
-    .infer = op##_infer, .eval = op##_eval, .jvp = op##_jvp
+#define LAPACK_OP(ID, op, ins, outs)                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_call, .n_in = ins, .n_out = outs,             \
+    .accepts = CT_LINALG, .infer = op##_infer, .eval = op##_eval, .jvp = op##_jvp
+
+#define LAPACK_EVAL(op, say)                                                                       \
+    static bool op##_eval(const ct_ref *ref) { return ct__each_matrix(ref, op##_one_matrix, say); }
 
 static int lapack_max(int a, int b) { return a > b ? a : b; }
 static int lapack_min(int a, int b) { return a < b ? a : b; }
 
-// Sets the type of a result of a factorisation: matrices (rows, columns) for n = 2, vectors for n = 1.
-static bool factor_result_type(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows,
-                               int64_t columns) {
-    ct_type batch = *call->in[0];
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, out, dtype, &batch, n, (int64_t[]){rows, columns});
-}
 static int64_t lapack_rows(const ct_call *call) {
     return ct__size_of(call->in[0], call->in[0]->rank - 2);
 }
@@ -70,9 +66,7 @@ static void cholesky_say_not_positive(const ct_ref *ref, int info, ct_text *text
     (void)ref;
     ct__textf(text, "is not positive definite: its first %d rows and columns are not", info);
 }
-static bool cholesky_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, cholesky_one_matrix, cholesky_say_not_positive);
-}
+LAPACK_EVAL(cholesky, cholesky_say_not_positive)
 // L' = L P(inv(L) a' inv(L)^H), where P takes the lower triangle and half of the diagonal. a' is made
 // symmetric, since the op treats its operand as symmetric.
 static bool cholesky_jvp(ct_rule *r) {
@@ -83,14 +77,11 @@ static bool cholesky_jvp(ct_rule *r) {
     ct_tensor both = ct_triangular_solve(l, ct__adjoint(left)); // symmetric
     ct_tensor lower = ct_add(ct__lower_part(both, 1), ct__lower_part(both, 0));
     ct_tensor t = ct_matmul(l, ct_mul(lower, half));
-    r->t_out[0] = upper ? ct__adjoint(t) : t;
-    return true;
+    return ct__tangent_is(r, upper ? ct__adjoint(t) : t);
 }
 const ct_opdef ct__op_cholesky = {
-    LAPACK_OP(CHOLESKY, cholesky),
+    LAPACK_OP(CHOLESKY, cholesky, 1, 1),
     CT_FIELDS(cholesky),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .doc = "The lower triangular L with L L^H = x, of positive definite matrices (..., N, N), of "
            "which only the lower triangle is read; `upper`: U with U^H U = x, of the upper one. A "
@@ -175,9 +166,7 @@ static void triangular_solve_say_singular(const ct_ref *ref, int info, ct_text *
     ct__textf(text, "is singular: number %d of the %lld on its diagonal is 0", info,
               (long long)x->dim[x->rank - 1]);
 }
-static bool triangular_solve_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, triangular_solve_one_matrix, triangular_solve_say_singular);
-}
+LAPACK_EVAL(triangular_solve, triangular_solve_say_singular)
 static ct_tensor triangular_solve_with(const triangular_solve_attrs *attrs, ct_tensor a,
                                        ct_tensor b) {
     return ct_triangular_solve(a, b, .upper = attrs->upper, .transpose = attrs->transpose,
@@ -193,8 +182,7 @@ static bool triangular_solve_jvp(ct_rule *r) {
         a = ct__apply_transpose(a, attrs->transpose);
         b = ct__add_zero(b, ct_neg(ct_matmul(a, r->out[0])));
     }
-    r->t_out[0] = triangular_solve_with(attrs, r->in[0], b);
-    return true;
+    return ct__tangent_is(r, triangular_solve_with(attrs, r->in[0], b));
 }
 // x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool triangular_solve_transpose(ct_rule *r) {
@@ -207,10 +195,8 @@ static bool triangular_solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_triangular_solve = {
-    LAPACK_OP(TRIANGULAR_SOLVE, triangular_solve),
+    LAPACK_OP(TRIANGULAR_SOLVE, triangular_solve, 2, 1),
     CT_FIELDS(triangular_solve),
-    .n_in = 2,
-    .n_out = 1,
     .core = {2, 2},
     .transpose = triangular_solve_transpose,
     .doc =
@@ -226,8 +212,8 @@ const ct_opdef ct__op_triangular_solve = {
 static bool lu_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     *call->out = *call->in[0];
-    return factor_result_type(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
-           factor_result_type(call, 2, CT_I32, 1, lapack_rows(call), 0);
+    return ct__factor_out(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
+           ct__factor_out(call, 2, CT_I32, 1, lapack_rows(call), 0);
 }
 static int lu_one_matrix(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns;
@@ -255,9 +241,7 @@ static int lu_one_matrix(const ct_matrix *m) {
     }
     return 0; // info is ignored: factors with a 0 on the diagonal are valid
 }
-static bool lu_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, lu_one_matrix, lapack_say_refused);
-}
+LAPACK_EVAL(lu, lapack_say_refused)
 // With W = inv(L) P a' inv(U): L' = L (W below the diagonal), U' = (W on and above the diagonal) U.
 static bool lu_jvp(ct_rule *r) {
     const ct_type *type = ct__type_of(r->in[0]);
@@ -272,13 +256,11 @@ static bool lu_jvp(ct_rule *r) {
     ct_tensor a = ct_gather(r->t_in[0], order, .axis = -2, .batch_dims = type->rank - 2);
     ct_tensor w = ct_triangular_solve(l, a, .unit = true);
     w = ct__swap_last(ct_triangular_solve(u, ct__swap_last(w), .upper = true, .transpose = 1));
-    r->t_out[0] = ct_add(ct_matmul(l, ct__lower_part(w, 1)), ct_matmul(ct__upper_part(w, 0), u));
-    return true;
+    return ct__tangent_is(
+        r, ct_add(ct_matmul(l, ct__lower_part(w, 1)), ct_matmul(ct__upper_part(w, 0), u)));
 }
 const ct_opdef ct__op_lu = {
-    LAPACK_OP(LU, lu),
-    .n_in = 1,
-    .n_out = 3,
+    LAPACK_OP(LU, lu, 1, 3),
     .core = {2},
     .doc =
         "Factors of matrices (..., M, N) with rows exchanged: L (ones on its diagonal, which are "
@@ -324,9 +306,7 @@ static void lu_solve_say_singular(const ct_ref *ref, int info, ct_text *text) {
     const ct_type *x = &ref->in_type[0];
     ct__textf(text, "is singular: pivot %d of %lld is 0", info, (long long)x->dim[x->rank - 1]);
 }
-static bool lu_solve_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, lu_solve_one_matrix, lu_solve_say_singular);
-}
+LAPACK_EVAL(lu_solve, lu_solve_say_singular)
 ct_tensor ct__lu_solve(ct_tensor lu, ct_tensor pivots, ct_tensor b, int64_t transpose) {
     return ct__record(&ct__op_lu_solve, &(lu_solve_attrs){transpose}, (ct_tensor[]){lu, pivots, b},
                       3, CT_NOWHERE);
@@ -335,9 +315,8 @@ static bool lu_solve_jvp(ct_rule *r) { // ct_solve, which makes these factors, h
     if (!ct__is_none(r->t_in[0]))
         return ct__refuse(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve",
                           "its factors have a tangent");
-    r->t_out[0] =
-        ct__lu_solve(r->in[0], r->in[1], r->t_in[2], ((const lu_solve_attrs *)r->attrs)->transpose);
-    return true;
+    return ct__tangent_is(r, ct__lu_solve(r->in[0], r->in[1], r->t_in[2],
+                                          ((const lu_solve_attrs *)r->attrs)->transpose));
 }
 static bool lu_solve_transpose(ct_rule *r) {
     const int64_t transpose = ((const lu_solve_attrs *)r->attrs)->transpose;
@@ -347,10 +326,8 @@ static bool lu_solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_lu_solve = {
-    LAPACK_OP(LU_SOLVE, lu_solve),
+    LAPACK_OP(LU_SOLVE, lu_solve, 3, 1),
     CT_FIELDS(lu_solve),
-    .n_in = 3,
-    .n_out = 1,
     .core = {2, 1, 2},
     .transpose = lu_solve_transpose,
     .doc = "The x of a x = b (`transpose` as in solve), given the factors and pivots of a.",
@@ -358,12 +335,9 @@ const ct_opdef ct__op_lu_solve = {
 
 // ------------------------------------------------------------------------------------------------ qr
 
-static ct_dtype lapack_part_dtype(ct_dtype dtype) {
-    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
-}
 // Returns the size of the workspace that LAPACK requests: the first number that it wrote into `work`.
 static int lapack_work_size(ct_dtype dtype, const void *work) {
-    const double n = ct__load_f64(lapack_part_dtype(dtype), work, 0);
+    const double n = ct__load_f64(ct__part_or_own(dtype), work, 0);
     return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
 }
 
@@ -375,8 +349,8 @@ static bool qr_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool complete = ((const qr_attrs *)call->attrs)->complete;
     const int64_t k = complete ? lapack_rows(call) : lapack_smaller_size(call);
-    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), k) &&
-           factor_result_type(call, 1, dtype, 2, k, lapack_columns(call));
+    return ct__factor_out(call, 0, dtype, 2, lapack_rows(call), k) &&
+           ct__factor_out(call, 1, dtype, 2, k, lapack_columns(call));
 }
 static int qr_one_matrix(const ct_matrix *m) {
     const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
@@ -418,9 +392,7 @@ static int qr_one_matrix(const ct_matrix *m) {
     ct__free(scratch.memory);
     return info;
 }
-static bool qr_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, qr_one_matrix, lapack_say_refused);
-}
+LAPACK_EVAL(qr, lapack_say_refused)
 // For the first columns, as many as there are rows: with W = Q^H x' inv(R), Q' = Q (S - W) + x' inv(R) and
 // R' = (W - S) R. S is the part of W below the diagonal, minus its adjoint; for complex matrices it also
 // has the imaginary part of the diagonal. The columns of R after these are Q^H x.
@@ -428,14 +400,13 @@ static bool qr_jvp(ct_rule *r) {
     ct_tensor q = r->out[0], all = r->out[1], x = r->t_in[0];
     const ct_type *type = ct__type_of(r->in[0]);
     const int rank = type->rank;
-    const int64_t m = type->dim[rank - 2], n = type->dim[rank - 1], axis = rank - 1, zero = 0;
+    const int64_t m = type->dim[rank - 2], n = type->dim[rank - 1], axis = rank - 1;
     if (((const qr_attrs *)r->attrs)->complete && m > n)
         return ct__refuse(ct__ctx(), CT_E_GRAD, r->node->here, "qr",
                           "the complete Q of %s is not determined, and has no derivative",
                           ct__type_text(type).s);
-    const ct_ints last = {1, &axis}, from = {1, &zero}, to = {1, &m};
-    ct_tensor first = m < n ? ct_slice(all, .axes = last, .start = from, .stop = to) : all;
-    ct_tensor dx = m < n ? ct_slice(x, .axes = last, .start = from, .stop = to) : x;
+    ct_tensor first = m < n ? ct__slice_axis(all, axis, 0, m) : all;
+    ct_tensor dx = m < n ? ct__slice_axis(x, axis, 0, m) : x;
     ct_tensor by = ct__swap_last(
         ct_triangular_solve(first, ct__swap_last(dx), .upper = true, .transpose = 1)); // x' inv(R)
     ct_tensor w = ct_matmul(ct__adjoint(q), by), low = ct__lower_part(w, 1);
@@ -448,18 +419,16 @@ static bool qr_jvp(ct_rule *r) {
     r->t_out[0] = ct_add(ct_matmul(q, change), by);
     r->t_out[1] = ct_neg(ct_matmul(change, first));
     if (m < n) {
-        ct_tensor rest = ct_slice(r->in[0], .axes = last, .start = to);
-        ct_tensor moved = ct_slice(x, .axes = last, .start = to);
+        ct_tensor rest = ct__slice_axis(r->in[0], axis, m, CT_END);
+        ct_tensor moved = ct__slice_axis(x, axis, m, CT_END);
         moved = ct_add(ct_matmul(ct__adjoint(q), moved), ct_matmul(ct__adjoint(r->t_out[0]), rest));
         r->t_out[1] = ct_concat(((ct_tensor[]){r->t_out[1], moved}), 2, axis);
     }
     return true;
 }
 const ct_opdef ct__op_qr = {
-    LAPACK_OP(QR, qr),
+    LAPACK_OP(QR, qr, 1, 2),
     CT_FIELDS(qr),
-    .n_in = 1,
-    .n_out = 2,
     .core = {2},
     .doc =
         "Q with orthonormal columns and upper triangular R whose product is x, (..., M, N): (..., "
@@ -471,15 +440,13 @@ const ct_opdef ct__op_qr = {
 
 // --------------------------------------------------------------------------- eigenvalues of symmetric
 
-#define EIGH_ATTRS(F, op) F(op, bool, upper)
-#define EIGVALSH_ATTRS(F, op) F(op, bool, upper)
-CT_ATTRS(eigh, EIGH_ATTRS);
-CT_ATTRS(eigvalsh, EIGVALSH_ATTRS);
+CT_ATTRS(eigh, CHOLESKY_ATTRS);
+CT_ATTRS(eigvalsh, CHOLESKY_ATTRS);
 
 static bool eigvalsh_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_rows(call), 0);
+           ct__factor_out(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_rows(call), 0);
 }
 static bool eigh_infer(ct_call *call) {
     if (!eigvalsh_infer(call)) return false;
@@ -499,7 +466,7 @@ static void lapack_call_syevd(const ct_matrix *m, bool vectors, bool upper, void
 }
 static int eigh_values(const ct_matrix *m, bool vectors, bool upper) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype part = lapack_part_dtype(m->dtype);
+    const ct_dtype part = ct__part_or_own(m->dtype);
     char work_n[CT_MAX_ELEMENT_BYTES] = {0}, rwork_n[CT_MAX_ELEMENT_BYTES] = {0};
     int info = 0, iwork_n = 1;
     ct_scratch scratch;
@@ -537,12 +504,8 @@ static int eigh_one_matrix(const ct_matrix *m) {
 static int eigvalsh_one_matrix(const ct_matrix *m) {
     return eigh_values(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
 }
-static bool eigh_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eigh_one_matrix, eig_say_not_converged);
-}
-static bool eigvalsh_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eigvalsh_one_matrix, eig_say_not_converged);
-}
+LAPACK_EVAL(eigh, eig_say_not_converged)
+LAPACK_EVAL(eigvalsh, eig_say_not_converged)
 
 // From x (..., N) makes (..., N, N) with x[j] - x[i], or with `sums` x[j] + x[i], at (i, j).
 static ct_tensor eig_pairs(ct_tensor x, bool sums) {
@@ -570,14 +533,11 @@ static bool eigh_jvp(ct_rule *r) {
 static bool eigvalsh_jvp(ct_rule *r) {
     ct_tensor v = ct_eigh(r->in[0], .upper = ((const eigvalsh_attrs *)r->attrs)->upper).vectors;
     ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), eigh_symmetric_tangent(r->t_in[0])), v);
-    r->t_out[0] = ct__real_of(ct__diagonal_of(inside));
-    return true;
+    return ct__tangent_is(r, ct__real_of(ct__diagonal_of(inside)));
 }
 const ct_opdef ct__op_eigh = {
-    LAPACK_OP(EIGH, eigh),
+    LAPACK_OP(EIGH, eigh, 1, 2),
     CT_FIELDS(eigh),
-    .n_in = 1,
-    .n_out = 2,
     .core = {2},
     .doc =
         "Eigenvalues (..., N), rising, and eigenvectors, the columns of (..., N, N), of symmetric "
@@ -587,10 +547,8 @@ const ct_opdef ct__op_eigh = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvalsh = {
-    LAPACK_OP(EIGVALSH, eigvalsh),
+    LAPACK_OP(EIGVALSH, eigvalsh, 1, 1),
     CT_FIELDS(eigvalsh),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .doc = "Eigenvalues (..., N), rising, of symmetric (Hermitian) matrices (..., N, N), of which "
            "only "
@@ -605,18 +563,17 @@ CT_ATTRS(svd, SVD_ATTRS);
 
 static bool svdvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, false) &&
-           factor_result_type(call, 0, lapack_part_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_smaller_size(call), 0);
+           ct__factor_out(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_smaller_size(call), 0);
 }
 static bool svd_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     const bool full = ((const svd_attrs *)call->attrs)->full;
     const int64_t k = lapack_smaller_size(call);
-    return factor_result_type(call, 0, dtype, 2, lapack_rows(call), full ? lapack_rows(call) : k) &&
-           factor_result_type(call, 1, lapack_part_dtype(dtype), 1, k, 0) &&
-           factor_result_type(call, 2, dtype, 2, full ? lapack_columns(call) : k,
-                              lapack_columns(call));
+    return ct__factor_out(call, 0, dtype, 2, lapack_rows(call), full ? lapack_rows(call) : k) &&
+           ct__factor_out(call, 1, ct__part_or_own(dtype), 1, k, 0) &&
+           ct__factor_out(call, 2, dtype, 2, full ? lapack_columns(call) : k, lapack_columns(call));
 }
 // The arguments of gesdd. `rwork` is for complex matrices only.
 typedef struct gesdd {
@@ -640,7 +597,7 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
     const int64_t rows = m->rows, columns = m->columns, k = lapack_min(m->rows, m->columns);
     const int64_t us = full ? rows : k, vs = full ? columns : k,
                   wide = lapack_max(m->rows, m->columns);
-    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype);
+    const ct_dtype dtype = m->dtype, part = ct__part_or_own(dtype);
     // For real matrices `rwork` is not read; for complex ones this is the size in LAPACK's documentation.
     const int64_t rwork = k * (5 * k + 7) + k * (2 * wide + 2 * k + 1) + 1;
     char query[CT_MAX_ELEMENT_BYTES] = {0};
@@ -695,12 +652,8 @@ static int svd_one_matrix(const ct_matrix *m) {
 static int svdvals_one_matrix(const ct_matrix *m) {
     return svd_values(m, false, false, NULL, m->of[1], NULL);
 }
-static bool svd_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, svd_one_matrix, eig_say_not_converged);
-}
-static bool svdvals_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, svdvals_one_matrix, eig_say_not_converged);
-}
+LAPACK_EVAL(svd, eig_say_not_converged)
+LAPACK_EVAL(svdvals, eig_say_not_converged)
 // Returns the part of the vectors' tangent that is outside of the span of u: (x' v - u u^H x' v) / s.
 static ct_tensor svd_outside_span(ct_tensor moved, ct_tensor u, ct_tensor s) {
     ct_tensor rest = ct_sub(moved, ct_matmul(u, ct_matmul(ct__adjoint(u), moved)));
@@ -739,14 +692,11 @@ static bool svd_jvp(ct_rule *r) {
 static bool svdvals_jvp(ct_rule *r) {
     ct_svd_out f = ct_svd(r->in[0]);
     ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
-    r->t_out[0] = ct__real_of(ct__diagonal_of(d));
-    return true;
+    return ct__tangent_is(r, ct__real_of(ct__diagonal_of(d)));
 }
 const ct_opdef ct__op_svd = {
-    LAPACK_OP(SVD, svd),
+    LAPACK_OP(SVD, svd, 1, 3),
     CT_FIELDS(svd),
-    .n_in = 1,
-    .n_out = 3,
     .core = {2},
     .doc =
         "U, s and V^H of x, (..., M, N), with x = U diag(s) V^H: orthonormal columns of U and rows "
@@ -757,9 +707,7 @@ const ct_opdef ct__op_svd = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_svdvals = {
-    LAPACK_OP(SVDVALS, svdvals),
-    .n_in = 1,
-    .n_out = 1,
+    LAPACK_OP(SVDVALS, svdvals, 1, 1),
     .core = {2},
     .doc = "Singular values (..., K), falling, of matrices (..., M, N), with the smaller of M and "
            "N as K.",
@@ -769,17 +717,17 @@ const ct_opdef ct__op_svdvals = {
 // ----------------------------------------------------------------------- eigenvalues of general matrices
 
 static ct_dtype eig_complex_dtype(ct_dtype dtype) {
-    return lapack_part_dtype(dtype) == CT_F32 ? CT_C64 : CT_C128;
+    return ct__part_or_own(dtype) == CT_F32 ? CT_C64 : CT_C128;
 }
 static bool eigvals_infer(ct_call *call) {
     return ct__check_matrices(call, 0, true) &&
-           factor_result_type(call, 0, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 1,
-                              lapack_rows(call), 0);
+           ct__factor_out(call, 0, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 1,
+                          lapack_rows(call), 0);
 }
 static bool eig_infer(ct_call *call) {
     return eigvals_infer(call) &&
-           factor_result_type(call, 1, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 2,
-                              lapack_rows(call), lapack_rows(call));
+           ct__factor_out(call, 1, eig_complex_dtype((ct_dtype)call->in[0]->dtype), 2,
+                          lapack_rows(call), lapack_rows(call));
 }
 // The arguments of geev. For complex matrices `re` is the eigenvalues and `im` is the workspace rwork.
 typedef struct geev {
@@ -818,8 +766,7 @@ static void eig_unpack_pairs(ct_dtype part, int64_t n, const void *im, const voi
 }
 static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     const int64_t n = m->rows, all = n * n;
-    const ct_dtype dtype = m->dtype, part = lapack_part_dtype(dtype),
-                   out = eig_complex_dtype(dtype);
+    const ct_dtype dtype = m->dtype, part = ct__part_or_own(dtype), out = eig_complex_dtype(dtype);
     char query[CT_MAX_ELEMENT_BYTES] = {0}, more[CT_MAX_ELEMENT_BYTES] = {0};
     ct_scratch scratch;
     if (!ct__all_finite(dtype, m->of[0], all)) {
@@ -857,12 +804,8 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
 }
 static int eig_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], m->of[2]); }
 static int eigvals_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], NULL); }
-static bool eig_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eig_one_matrix, eig_say_not_converged);
-}
-static bool eigvals_eval(const ct_ref *ref) {
-    return ct__each_matrix(ref, eigvals_one_matrix, eig_say_not_converged);
-}
+LAPACK_EVAL(eig, eig_say_not_converged)
+LAPACK_EVAL(eigvals, eig_say_not_converged)
 // Returns inv(V) x' V, the tangent in the basis of the eigenvectors.
 static ct_tensor eig_in_basis(ct_tensor v, ct_tensor t) {
     return ct_solve(v, ct_matmul(ct__to(t, (ct_dtype)ct__type_of(v)->dtype), v));
@@ -879,13 +822,10 @@ static bool eig_jvp(ct_rule *r) {
     return true;
 }
 static bool eigvals_jvp(ct_rule *r) {
-    r->t_out[0] = ct__diagonal_of(eig_in_basis(ct_eig(r->in[0]).vectors, r->t_in[0]));
-    return true;
+    return ct__tangent_is(r, ct__diagonal_of(eig_in_basis(ct_eig(r->in[0]).vectors, r->t_in[0])));
 }
 const ct_opdef ct__op_eig = {
-    LAPACK_OP(EIG, eig),
-    .n_in = 1,
-    .n_out = 2,
+    LAPACK_OP(EIG, eig, 1, 2),
     .core = {2},
     .doc =
         "Eigenvalues (..., N) and eigenvectors of length 1, the columns of (..., N, N), of square "
@@ -896,9 +836,7 @@ const ct_opdef ct__op_eig = {
     .autocast = CT_CAST_F32,
 };
 const ct_opdef ct__op_eigvals = {
-    LAPACK_OP(EIGVALS, eigvals),
-    .n_in = 1,
-    .n_out = 1,
+    LAPACK_OP(EIGVALS, eigvals, 1, 1),
     .core = {2},
     .doc =
         "Eigenvalues (..., N), complex numbers, of square matrices (..., N, N), in LAPACK's order.",

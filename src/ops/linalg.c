@@ -5,24 +5,16 @@
 #include "kinds/batch.h"
 #include "ops/matrices.h"
 
-#define LINALG_OP(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .accepts = CT_LINALG,            \
-    .infer = op##_infer, .body = op##_body
+#define LINALG_OP(ID, op, ins, outs)                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = outs,      \
+    .accepts = CT_LINALG, .infer = op##_infer, .body = op##_body
 
-static ct_tensor linalg_number(double value, ct_tensor like) {
-    return ct__number_like(value, like);
-}
 static ct_dtype linalg_out_dtype(const ct_rule *r, int i) {
     return (ct_dtype)r->node->out[i].dtype;
 }
 // Sets the type of a result with a number for each matrix: operand 0 without its last two axes.
 static bool linalg_batch_type(ct_call *call, int out, ct_dtype dtype) {
-    ct_type batch = *call->in[0];
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, out, dtype, &batch, 0, NULL);
-}
-static ct_dtype linalg_part_dtype(ct_dtype dtype) {
-    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
+    return ct__factor_out(call, out, dtype, 0, 0, 0);
 }
 
 // ---------------------------------------------------------------------------------------------- solve
@@ -55,9 +47,8 @@ static bool solve_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(ct__to(
         r->in[0],
         dtype)); // a matrix that is solved with twice is factorised once (common subexpressions)
-    r->body_out[0] = ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
-                                  ((const solve_attrs *)r->attrs)->transpose);
-    return true;
+    return ct__body_is(r, ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
+                                       ((const solve_attrs *)r->attrs)->transpose));
 }
 // a x = b gives a x' = b' - a' x, where a and a' are transposed if the attribute says so.
 static bool solve_jvp(ct_rule *r) {
@@ -66,8 +57,7 @@ static bool solve_jvp(ct_rule *r) {
     if (!ct__is_none(r->t_in[0]))
         b = ct__add_zero(b,
                          ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
-    r->t_out[0] = ct_solve(r->in[0], b, .transpose = transpose);
-    return true;
+    return ct__tangent_is(r, ct_solve(r->in[0], b, .transpose = transpose));
 }
 // x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool solve_transpose(ct_rule *r) {
@@ -78,12 +68,10 @@ static bool solve_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_solve = {
-    LINALG_OP(SOLVE, solve),
+    LINALG_OP(SOLVE, solve, 2, 1),
     CT_FIELDS(solve),
     .core = {2, 2},
     .batch = ct__batch_cores,
-    .n_in = 2,
-    .n_out = 1,
     .jvp = solve_jvp,
     .transpose = solve_transpose,
     .doc = "The x of a x = b, for square matrices a (..., N, N) and right sides b (..., N, K); "
@@ -99,19 +87,15 @@ static bool inv_infer(ct_call *call) {
     return true;
 }
 static bool inv_body(ct_rule *r) {
-    r->body_out[0] = ct_solve(r->in[0], ct__identity(r->in[0]));
-    return true;
+    return ct__body_is(r, ct_solve(r->in[0], ct__identity(r->in[0])));
 }
 static bool inv_jvp(ct_rule *r) { // -inv(x) x' inv(x)
-    r->t_out[0] = ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0]));
-    return true;
+    return ct__tangent_is(r, ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0])));
 }
 const ct_opdef ct__op_inv = {
-    LINALG_OP(INV, inv),
+    LINALG_OP(INV, inv, 1, 1),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 1,
     .jvp = inv_jvp,
     .doc = "The inverse of square matrices (..., N, N). A singular one is an error of the plan.",
     .autocast = CT_CAST_F32,
@@ -131,7 +115,8 @@ static ct_tensor linalg_sum_last(ct_tensor x) {
 static ct_tensor linalg_parity(ct_tensor pivots, ct_tensor like) {
     const int64_t n = ct__size_like(pivots, ct__type_of(pivots)->rank - 1);
     ct_tensor is_fixed = ct_equal(pivots, ct_iota(CT_I32, CT_DIMS(n), 0));
-    return linalg_prod_last(ct_select(is_fixed, linalg_number(1, like), linalg_number(-1, like)));
+    return linalg_prod_last(
+        ct_select(is_fixed, ct__number_like(1, like), ct__number_like(-1, like)));
 }
 static ct_tensor linalg_trace(ct_tensor x) { return linalg_sum_last(ct__diagonal_of(x)); }
 
@@ -142,8 +127,7 @@ static bool det_infer(ct_call *call) {
 static bool det_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
-    r->body_out[0] = ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal));
-    return true;
+    return ct__body_is(r, ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal)));
 }
 // The factors of x, with a small number in place of each pivot that is 0, so that they have inverses.
 typedef struct {
@@ -158,12 +142,12 @@ static det_parts det_regularise(const ct_rule *r) {
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
     ct_tensor size = ct_abs(ct__upper_part(lu.factors, 0));
     ct_tensor largest = ct_max(ct_stop_gradient(size), .axes = {2, both}); // (...)
-    ct_tensor none = ct_equal(largest, linalg_number(0, largest));
-    ct_tensor smallest = ct_mul(ct_select(none, linalg_number(1, largest), largest),
-                                linalg_number(0x1p-50, largest));
-    ct_tensor zero = ct_equal(diagonal, linalg_number(0, diagonal));
+    ct_tensor none = ct_equal(largest, ct__number_like(0, largest));
+    ct_tensor smallest = ct_mul(ct_select(none, ct__number_like(1, largest), largest),
+                                ct__number_like(0x1p-50, largest));
+    ct_tensor zero = ct_equal(diagonal, ct__number_like(0, diagonal));
     ct_tensor more = ct_select(zero, ct__to(ct__add_last(smallest), linalg_out_dtype(r, 0)),
-                               linalg_number(0, diagonal)); // (..., N)
+                               ct__number_like(0, diagonal)); // (..., N)
     ct_tensor factors = ct_add(lu.factors, ct__scale_columns(ct__identity(lu.factors), more));
     ct_tensor rows = ct_gather(t, lu.order, .axis = -2, .batch_dims = batch);
     ct_tensor step = ct_triangular_solve(factors, rows, .unit = true);
@@ -189,15 +173,12 @@ static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
     const int64_t last = ct__type_of(d.zero)->rank - 1;
     ct_tensor singular = ct_any(d.zero, .axes = {1, &last}); // (...)
     ct_tensor slope = ct_mul(ct_mul(linalg_prod_last(d.diagonal), d.parity), linalg_trace(d.step));
-    r->t_out[0] = ct_select(singular, det_cofactors_times(r), slope);
-    return true;
+    return ct__tangent_is(r, ct_select(singular, det_cofactors_times(r), slope));
 }
 const ct_opdef ct__op_det = {
-    LINALG_OP(DET, det),
+    LINALG_OP(DET, det, 1, 1),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 1,
     .jvp = det_jvp,
     .doc = "The determinant of square matrices (..., N, N); of a singular one 0. Its gradient are "
            "the cofactors, of a singular matrix too; the gradient of that one needs the inverse: "
@@ -207,15 +188,15 @@ const ct_opdef ct__op_det = {
 static bool slogdet_infer(ct_call *call) {
     const ct_dtype dtype = (ct_dtype)call->in[0]->dtype;
     return ct__check_matrices(call, 0, true) && linalg_batch_type(call, 0, dtype) &&
-           linalg_batch_type(call, 1, linalg_part_dtype(dtype));
+           linalg_batch_type(call, 1, ct__part_or_own(dtype));
 }
 static bool slogdet_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors), size = ct_abs(diagonal), sign;
     if (ct__is_complex(linalg_out_dtype(r, 0))) {
-        ct_tensor zero = ct_equal(size, linalg_number(0, size));
-        sign = ct_select(zero, linalg_number(0, diagonal),
-                         ct_div(diagonal, ct_select(zero, linalg_number(1, size), size)));
+        ct_tensor zero = ct_equal(size, ct__number_like(0, size));
+        sign = ct_select(zero, ct__number_like(0, diagonal),
+                         ct_div(diagonal, ct_select(zero, ct__number_like(1, size), size)));
     } else {
         sign = ct_sign(diagonal);
     }
@@ -226,9 +207,9 @@ static bool slogdet_body(ct_rule *r) {
 static bool slogdet_jvp(ct_rule *r) {
     det_parts d = det_regularise(r);
     const int64_t last = ct__type_of(d.zero)->rank - 1;
-    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = linalg_number(1, d.diagonal);
+    ct_tensor singular = ct_any(d.zero, .axes = {1, &last}), one = ct__number_like(1, d.diagonal);
     ct_tensor t =
-        ct_mul(linalg_trace(d.step), ct_select(singular, linalg_number(INFINITY, one), one));
+        ct_mul(linalg_trace(d.step), ct_select(singular, ct__number_like(INFINITY, one), one));
     r->t_out[0] = CT_NONE;
     r->t_out[1] = ct__real_of(t);
     if (ct__is_complex(linalg_out_dtype(r, 0))) { // the sign changes by the imaginary part
@@ -238,11 +219,9 @@ static bool slogdet_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_slogdet = {
-    LINALG_OP(SLOGDET, slogdet),
+    LINALG_OP(SLOGDET, slogdet, 1, 2),
     .core = {2},
     .batch = ct__batch_cores,
-    .n_in = 1,
-    .n_out = 2,
     .jvp = slogdet_jvp,
     .doc = "The determinant of square matrices (..., N, N) as its `sign` (of size 1, a complex "
            "number of "
@@ -253,11 +232,9 @@ const ct_opdef ct__op_slogdet = {
 // ------------------------------------------------------------------------------------- least squares
 
 #define PINV_ATTRS(F, op) F(op, num, rtol)
-#define LSTSQ_ATTRS(F, op) F(op, num, rtol)
-#define MATRIX_RANK_ATTRS(F, op) F(op, num, rtol)
 CT_ATTRS(pinv, PINV_ATTRS);
-CT_ATTRS(lstsq, LSTSQ_ATTRS);
-CT_ATTRS(matrix_rank, MATRIX_RANK_ATTRS);
+CT_ATTRS(lstsq, PINV_ATTRS);
+CT_ATTRS(matrix_rank, PINV_ATTRS);
 
 // Returns which singular values s of x are not negligible, as bool: those above `rtol` times the largest,
 // by default above the rounding errors of a matrix of that size.
@@ -269,24 +246,20 @@ static ct_tensor linalg_significant(ct_tensor s, ct_tensor x, ct_num rtol) {
     const double part = ct__num_or(rtol, (double)(m > n ? m : n) * eps);
     if (!m || !n) return ct_less(s, s);
     ct_tensor largest = ct_max(s, .axes = {1, &last}, .keepdims = true);
-    return ct_less(ct_mul(largest, linalg_number(part, s)), s);
+    return ct_less(ct_mul(largest, ct__number_like(part, s)), s);
 }
 static bool pinv_infer(ct_call *call) {
     if (!ct__check_matrices(call, 0, false)) return false;
-    ct_type batch = *call->in[0];
-    const int rank = batch.rank;
-    batch.rank = (uint8_t)(rank - 2);
-    const int64_t sizes[2] = {ct__size_of(call->in[0], rank - 1),
-                              ct__size_of(call->in[0], rank - 2)};
-    return ct__matrix_out(call, 0, (ct_dtype)call->in[0]->dtype, &batch, 2, sizes);
+    const ct_type *x = call->in[0];
+    return ct__factor_out(call, 0, (ct_dtype)x->dtype, 2, ct__size_of(x, x->rank - 1),
+                          ct__size_of(x, x->rank - 2));
 }
 static bool pinv_body(ct_rule *r) {
     ct_svd_out f = ct_svd(r->in[0]);
     ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
-    ct_tensor by = ct_div(linalg_number(1, f.s), ct_select(keep, f.s, linalg_number(1, f.s)));
-    by = ct_select(keep, by, linalg_number(0, f.s));
-    r->body_out[0] = ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u));
-    return true;
+    ct_tensor by = ct_div(ct__number_like(1, f.s), ct_select(keep, f.s, ct__number_like(1, f.s)));
+    by = ct_select(keep, by, ct__number_like(0, f.s));
+    return ct__body_is(r, ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u)));
 }
 // Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
 static bool pinv_jvp(ct_rule *r) {
@@ -295,14 +268,11 @@ static bool pinv_jvp(ct_rule *r) {
     ct_tensor left = ct_matmul(ct_matmul(p, ph), th), right = ct_matmul(ct_matmul(th, ph), p);
     left = ct_sub(left, ct_matmul(ct_matmul(left, x), p));
     right = ct_sub(right, ct_matmul(p, ct_matmul(x, right)));
-    r->t_out[0] = ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p));
-    return true;
+    return ct__tangent_is(r, ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p)));
 }
 const ct_opdef ct__op_pinv = {
-    LINALG_OP(PINV, pinv),
+    LINALG_OP(PINV, pinv, 1, 1),
     CT_FIELDS(pinv),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .jvp = pinv_jvp,
@@ -330,15 +300,12 @@ static bool lstsq_infer(ct_call *call) {
 static bool lstsq_body(ct_rule *r) {
     ct_num rtol = ((const lstsq_attrs *)r->attrs)->rtol;
     ct_tensor p = ct_pinv(r->in[0], .rtol = rtol);
-    r->body_out[0] =
-        ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0)));
-    return true;
+    return ct__body_is(
+        r, ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0))));
 }
 const ct_opdef ct__op_lstsq = {
-    LINALG_OP(LSTSQ, lstsq),
+    LINALG_OP(LSTSQ, lstsq, 2, 1),
     CT_FIELDS(lstsq),
-    .n_in = 2,
-    .n_out = 1,
     .core = {2, 2},
     .batch = ct__batch_cores,
     .doc = "The x (..., N, K) for which a x is nearest to b, the shortest of several, for matrices "
@@ -353,14 +320,11 @@ static bool matrix_rank_infer(ct_call *call) {
 static bool matrix_rank_body(ct_rule *r) {
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor keep = linalg_significant(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
-    r->body_out[0] = linalg_sum_last(ct_cast(keep, CT_I64));
-    return true;
+    return ct__body_is(r, linalg_sum_last(ct_cast(keep, CT_I64)));
 }
 const ct_opdef ct__op_matrix_rank = {
-    LINALG_OP(MATRIX_RANK, matrix_rank),
+    LINALG_OP(MATRIX_RANK, matrix_rank, 1, 1),
     CT_FIELDS(matrix_rank),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .jvp = CT_NO_GRAD,
@@ -383,14 +347,11 @@ static bool matrix_power_body(ct_rule *r) {
         ct_dims_buffer dims;
         all = ct_expand(ct__identity(power), ct__dims_of(power, &dims));
     }
-    r->body_out[0] = all;
-    return true;
+    return ct__body_is(r, all);
 }
 const ct_opdef ct__op_matrix_power = {
-    LINALG_OP(MATRIX_POWER, matrix_power),
+    LINALG_OP(MATRIX_POWER, matrix_power, 1, 1),
     CT_FIELDS(matrix_power),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc = "The product of n times the square matrix x, (..., N, N); of n below 0 of its inverse.",
@@ -416,31 +377,31 @@ static ct_tensor norm_scale(ct_tensor x, const ct_ints *axes, double p) {
     const double limit = wide ? 1022 : 126, edge = (wide ? 800 : 100) / fabs(p);
     if (axes->n) largest = ct_max(largest, .axes = *axes, .keepdims = true);
     ct_tensor exponent = ct_neg(ct_floor(ct_log2(largest)));
-    exponent = ct_maximum(ct_minimum(exponent, linalg_number(limit, largest)),
-                          linalg_number(-limit, largest));
-    ct_tensor beyond = ct_greater(largest, linalg_number(exp2(fmin(edge, limit)), largest));
-    ct_tensor below = ct_less(largest, linalg_number(exp2(fmax(-edge, -limit)), largest));
+    exponent = ct_maximum(ct_minimum(exponent, ct__number_like(limit, largest)),
+                          ct__number_like(-limit, largest));
+    ct_tensor beyond = ct_greater(largest, ct__number_like(exp2(fmin(edge, limit)), largest));
+    ct_tensor below = ct_less(largest, ct__number_like(exp2(fmax(-edge, -limit)), largest));
     beyond = ct_and(beyond,
-                    ct_less(largest, linalg_number(INFINITY, largest))); // infinity is not scaled
-    ct_tensor one = linalg_number(1, largest), scale = ct_exp2(exponent);
+                    ct_less(largest, ct__number_like(INFINITY, largest))); // infinity is not scaled
+    ct_tensor one = ct__number_like(1, largest), scale = ct_exp2(exponent);
     scale = ct_select(ct_or(beyond, below), scale, one);
-    return ct_select(ct_greater(largest, linalg_number(0, largest)), scale, one);
+    return ct_select(ct_greater(largest, ct__number_like(0, largest)), scale, one);
 }
 
 #define VECTOR_NORM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims) F(op, num, ord)
 CT_ATTRS(vector_norm, VECTOR_NORM_ATTRS);
 static bool vector_norm_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0) || !ct__infer_reduce(call)) return false;
-    call->out->dtype = (uint8_t)linalg_part_dtype((ct_dtype)call->out->dtype);
+    call->out->dtype = (uint8_t)ct__part_or_own((ct_dtype)call->out->dtype);
     return true;
 }
 // Returns x^p of absolute values. Where the derivative at 0 would be infinite and the gradient NaN, it is
 // 0.
 static ct_tensor norm_power(ct_tensor x, double p) {
-    if (p > 1) return ct_pow(x, linalg_number(p, x));
-    ct_tensor none = ct_equal(x, linalg_number(0, x));
-    ct_tensor power = ct_pow(ct_select(none, linalg_number(1, x), x), linalg_number(p, x));
-    return ct_select(none, linalg_number(p > 0 ? 0 : INFINITY, x), power);
+    if (p > 1) return ct_pow(x, ct__number_like(p, x));
+    ct_tensor none = ct_equal(x, ct__number_like(0, x));
+    ct_tensor power = ct_pow(ct_select(none, ct__number_like(1, x), x), ct__number_like(p, x));
+    return ct_select(none, ct__number_like(p > 0 ? 0 : INFINITY, x), power);
 }
 static bool vector_norm_body(ct_rule *r) {
     const vector_norm_attrs *a = r->attrs;
@@ -464,14 +425,11 @@ static bool vector_norm_body(ct_rule *r) {
     ct_tensor scale = norm_scale(x, &a->axes, p), power = norm_abs(x, scale, p == 2);
     if (p != 2) power = norm_power(power, p);
     if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
-    r->body_out[0] = ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out));
 }
 const ct_opdef ct__op_vector_norm = {
-    LINALG_OP(VECTOR_NORM, vector_norm),
+    LINALG_OP(VECTOR_NORM, vector_norm, 1, 1),
     CT_FIELDS(vector_norm),
-    .n_in = 1,
-    .n_out = 1,
     .batch = ct__batch_shifted,
     .doc = "The norm over axes (default: all) of order `ord` (default 2): the root of the sum of "
            "sizes to "
@@ -492,11 +450,9 @@ static bool norm_check_order(ct_call *call, ct_num ord) {
 }
 static bool matrix_norm_infer(ct_call *call) {
     const matrix_norm_attrs *attrs = call->attrs;
-    const ct_dtype dtype = linalg_part_dtype((ct_dtype)call->in[0]->dtype);
-    ct_type batch = *call->in[0];
-    if (!ct__check_matrices(call, 0, false) || !norm_check_order(call, attrs->ord)) return false;
-    batch.rank = (uint8_t)(batch.rank - 2);
-    return ct__matrix_out(call, 0, dtype, &batch, attrs->keepdims ? 2 : 0, (int64_t[]){1, 1});
+    const ct_dtype dtype = ct__part_or_own((ct_dtype)call->in[0]->dtype);
+    return ct__check_matrices(call, 0, false) && norm_check_order(call, attrs->ord) &&
+           ct__factor_out(call, 0, dtype, attrs->keepdims ? 2 : 0, 1, 1);
 }
 static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
     const double p = ct__num_or(ord, 2);
@@ -511,14 +467,11 @@ static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
 }
 static bool matrix_norm_body(ct_rule *r) {
     const matrix_norm_attrs *a = r->attrs;
-    r->body_out[0] = ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out));
 }
 const ct_opdef ct__op_matrix_norm = {
-    LINALG_OP(MATRIX_NORM, matrix_norm),
+    LINALG_OP(MATRIX_NORM, matrix_norm, 1, 1),
     CT_FIELDS(matrix_norm),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc = "The norm of matrices (..., M, N), as axes of 1 with `keepdims`: the root of the sum of "
@@ -537,7 +490,7 @@ static bool matrix_cond_infer(ct_call *call) {
     const ct_num ord = ((const matrix_cond_attrs *)call->attrs)->ord;
     const bool square = fabs(ct__num_or(ord, 2)) != 2;
     return ct__check_matrices(call, 0, square) && norm_check_order(call, ord) &&
-           linalg_batch_type(call, 0, linalg_part_dtype((ct_dtype)call->in[0]->dtype));
+           linalg_batch_type(call, 0, ct__part_or_own((ct_dtype)call->in[0]->dtype));
 }
 static bool matrix_cond_body(ct_rule *r) {
     const ct_num ord = ((const matrix_cond_attrs *)r->attrs)->ord;
@@ -550,14 +503,11 @@ static bool matrix_cond_body(ct_rule *r) {
     }
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor largest = ct_max(s, .axes = {1, &last}), smallest = ct_min(s, .axes = {1, &last});
-    r->body_out[0] = p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest);
-    return true;
+    return ct__body_is(r, p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest));
 }
 const ct_opdef ct__op_matrix_cond = {
-    LINALG_OP(MATRIX_COND, matrix_cond),
+    LINALG_OP(MATRIX_COND, matrix_cond, 1, 1),
     CT_FIELDS(matrix_cond),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .batch = ct__batch_cores,
     .doc =
@@ -569,9 +519,9 @@ const ct_opdef ct__op_matrix_cond = {
 
 // ------------------------------------------------------------------------- products and parts of matrices
 
-#define MATRIX_OP(ID, op)                                                                          \
-    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .infer = op##_infer,             \
-    .body = op##_body, .batch = ct__batch_cores
+#define MATRIX_OP(ID, op, ins, outs)                                                               \
+    .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = ins, .n_out = outs,      \
+    .infer = op##_infer, .body = op##_body, .batch = ct__batch_cores
 
 // Checks two operands and computes their common dtype, and the batch before their last `core` axes.
 static bool linalg_pair_infer(ct_call *call, int core, ct_dtype *dtype, ct_type *batch) {
@@ -608,13 +558,10 @@ static bool vecdot_infer(ct_call *call) {
 static bool vecdot_body(ct_rule *r) {
     ct_tensor a = ct__to(r->in[0], linalg_out_dtype(r, 0)),
               b = ct__to(r->in[1], linalg_out_dtype(r, 0));
-    r->body_out[0] = linalg_sum_last(ct_mul(ct__conj_of(a), b));
-    return true;
+    return ct__body_is(r, linalg_sum_last(ct_mul(ct__conj_of(a), b)));
 }
 const ct_opdef ct__op_vecdot = {
-    MATRIX_OP(VECDOT, vecdot),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(VECDOT, vecdot, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -631,13 +578,10 @@ static bool outer_infer(ct_call *call) {
     return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
 }
 static bool outer_body(ct_rule *r) {
-    r->body_out[0] = ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1])));
-    return true;
+    return ct__body_is(r, ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1]))));
 }
 const ct_opdef ct__op_outer = {
-    MATRIX_OP(OUTER, outer),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(OUTER, outer, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -652,22 +596,17 @@ static bool cross_infer(ct_call *call) {
 }
 // Rotates the last axis: element i of the result is element i + by of x.
 static ct_tensor cross_rotate(ct_tensor x, int64_t by) {
-    const int64_t axis = ct__type_of(x)->rank - 1, zero = 0;
-    const ct_ints last = {1, &axis}, at = {1, &by};
-    ct_tensor front = ct_slice(x, .axes = last, .start = at);
-    ct_tensor back = ct_slice(x, .axes = last, .start = {1, &zero}, .stop = at);
+    const int64_t axis = ct__type_of(x)->rank - 1;
+    ct_tensor front = ct__slice_axis(x, axis, by, CT_END), back = ct__slice_axis(x, axis, 0, by);
     return ct_concat(((ct_tensor[]){front, back}), 2, axis);
 }
 static bool cross_body(ct_rule *r) {
     ct_tensor a = r->in[0], b = r->in[1];
-    r->body_out[0] = ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
-                            ct_mul(cross_rotate(a, 2), cross_rotate(b, 1)));
-    return true;
+    return ct__body_is(r, ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
+                                 ct_mul(cross_rotate(a, 2), cross_rotate(b, 1))));
 }
 const ct_opdef ct__op_cross = {
-    MATRIX_OP(CROSS, cross),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(CROSS, cross, 2, 1),
     .core = {1, 1},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -697,13 +636,10 @@ static ct_tensor kron_reshape(ct_tensor x, int second) {
 }
 static bool kron_body(ct_rule *r) {
     ct_tensor all = ct_mul(kron_reshape(r->in[0], 0), kron_reshape(r->in[1], 1));
-    r->body_out[0] = ct__of_type(all, r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(all, r->node->out));
 }
 const ct_opdef ct__op_kron = {
-    MATRIX_OP(KRON, kron),
-    .n_in = 2,
-    .n_out = 1,
+    MATRIX_OP(KRON, kron, 2, 1),
     .core = {2, 2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -713,22 +649,19 @@ const ct_opdef ct__op_kron = {
 };
 
 #define DIAGONAL_ATTRS(F, op) F(op, i64, offset)
-#define MATRIX_TRACE_ATTRS(F, op) F(op, i64, offset)
 CT_ATTRS(diagonal, DIAGONAL_ATTRS);
-CT_ATTRS(matrix_trace, MATRIX_TRACE_ATTRS);
+CT_ATTRS(matrix_trace, DIAGONAL_ATTRS);
 static bool diagonal_infer(ct_call *call) {
     const int64_t offset = ((const diagonal_attrs *)call->attrs)->offset;
     if (!ct__check_matrices(call, 0, false)) return false;
     const ct_type *x = call->in[0];
-    ct_type batch = *x;
-    batch.rank = (uint8_t)(x->rank - 2);
     const int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1];
     const int64_t rows = m + (offset < 0 ? offset : 0), columns = n - (offset > 0 ? offset : 0);
     int64_t size = rows < columns ? rows : columns;
     if (size < 0) size = 0;
     if (offset == 0) size = ct__diagonal_size(x);
     for (int a = x->rank - 2; offset && a < x->rank; a++) ct__specialise_size(ct__size_of(x, a));
-    return ct__matrix_out(call, 0, (ct_dtype)x->dtype, &batch, 1, &size);
+    return ct__factor_out(call, 0, (ct_dtype)x->dtype, 1, size, 0);
 }
 static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     const int64_t axis = ct__type_of(x)->rank - (offset > 0 ? 1 : 2);
@@ -738,14 +671,11 @@ static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     return ct__diagonal_of(x);
 }
 static bool diagonal_body(ct_rule *r) {
-    r->body_out[0] = linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset);
-    return true;
+    return ct__body_is(r, linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset));
 }
 const ct_opdef ct__op_diagonal = {
-    MATRIX_OP(DIAGONAL, diagonal),
+    MATRIX_OP(DIAGONAL, diagonal, 1, 1),
     CT_FIELDS(diagonal),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -756,15 +686,12 @@ static bool matrix_trace_infer(ct_call *call) {
            linalg_batch_type(call, 0, (ct_dtype)call->in[0]->dtype);
 }
 static bool matrix_trace_body(ct_rule *r) {
-    r->body_out[0] =
-        linalg_sum_last(linalg_diagonal(r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset));
-    return true;
+    return ct__body_is(r, linalg_sum_last(linalg_diagonal(
+                              r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset)));
 }
 const ct_opdef ct__op_matrix_trace = {
-    MATRIX_OP(MATRIX_TRACE, matrix_trace),
+    MATRIX_OP(MATRIX_TRACE, matrix_trace, 1, 1),
     CT_FIELDS(matrix_trace),
-    .n_in = 1,
-    .n_out = 1,
     .core = {2},
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .widens = true,
@@ -839,15 +766,9 @@ static bool multi_dot_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_multi_dot = {
-    .id = CT_OP_MULTI_DOT,
-    .name = "multi_dot",
-    .kind = &ct__kind_composition,
+    CT_COMPOSED(MULTI_DOT, multi_dot, -1, 1),
     .accepts = CT_LINALG | CT_MASK(CT_F16) | CT_MASK(CT_BF16),
-    .infer = multi_dot_infer,
-    .body = multi_dot_body,
     .widens = true,
-    .n_in = -1,
-    .n_out = 1,
     .doc = "The product of matrices, of which neighbours' inner sizes are equal, in the order that "
            "takes the "
            "fewest multiplications.",

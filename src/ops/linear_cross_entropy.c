@@ -197,17 +197,11 @@ static bool linear_cross_entropy_sum_vjp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_linear_cross_entropy_sum = {
-    .id = CT_OP_LINEAR_CROSS_ENTROPY_SUM,
-    .name = "linear_cross_entropy_sum",
+    CT_COMPOSED(LINEAR_CROSS_ENTROPY_SUM, linear_cross_entropy_sum, -1, N_OUTPUTS),
     .doc = "The sum over rows of factor * cross-entropy of a linear layer's classes, the rows' "
            "cross-entropies, and the sum's gradients.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = N_OUTPUTS,
     CT_FIELDS(linear_cross_entropy_sum),
     .accepts = CT_FLOATS,
-    .infer = linear_cross_entropy_sum_infer,
-    .body = linear_cross_entropy_sum_body,
     .widens = true,
     .vjp = linear_cross_entropy_sum_vjp,
     .samples = {.ulp = 8},
@@ -313,12 +307,10 @@ static bool linear_cross_entropy_body(ct_rule *r) {
     ct_tensor rows = ct__output(sum_out, ROWS), none = ct__number_like(0, factors);
     if (!ct__is_none(weights))
         rows = ct_select(ct_equal(weights, none), none, ct_mul(rows, weights));
-    r->body_out[0] = ct__of_type(rows, r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(rows, r->node->out));
 }
 const ct_opdef ct__op_linear_cross_entropy = {
-    .id = CT_OP_LINEAR_CROSS_ENTROPY,
-    .name = "linear_cross_entropy",
+    CT_COMPOSED(LINEAR_CROSS_ENTROPY, linear_cross_entropy, -1, 1),
     .doc = "The mean over rows of the cross-entropy of logits x weight^T + bias, as "
            "ct_cross_entropy has it, "
            "without the logits of all rows: x (..., D), weight (V, D), integer targets (...), bias "
@@ -332,12 +324,7 @@ const ct_opdef ct__op_linear_cross_entropy = {
            "how much of the target all classes share alike. softcap: logits are c tanh(logits / "
            "c). Losses of "
            "16-bit floats are f32. A target outside 0 to V - 1 gives NaN.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = 1,
     CT_FIELDS(linear_cross_entropy),
     .accepts = CT_FLOATS,
-    .infer = linear_cross_entropy_infer,
-    .body = linear_cross_entropy_body,
     .samples = {.ulp = 8},
 };

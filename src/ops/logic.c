@@ -8,16 +8,19 @@
     static int64_t op##_i64(const int64_t *x, ct_dtype d) {                                        \
         return d == CT_U64 ? (uint64_t)x[0] sign(uint64_t) x[1] : x[0] sign x[1];                  \
     }
-#define COMPARISON(ID, op)                                                                         \
+#define COMPARISON(ID, op, by, emitter)                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .infer = ct__infer_elementwise_bool, .eval_f64 = op##_f64, .eval_i64 = op##_i64,               \
-    .jvp = CT_NO_GRAD, .emit = op##_emit
+    .jvp = CT_NO_GRAD, .emit = emitter, .instruction = CT_K_##by
 
-// bools are compared as i32, since the IR has no order for bools. swapped: compares b with a.
-static ct_kval compare_emit(const ct_elem *e, ct_kop op, bool swapped) {
-    ct_kval a = e->x[swapped], b = e->x[!swapped];
+// bools are compared as i32, since the IR has no order for bools.
+static ct_kval compare_values(const ct_elem *e, ct_kval a, ct_kval b) {
     if (e->dtype == CT_BOOL) a = ct__kir_cast(e->k, a, CT_I32), b = ct__kir_cast(e->k, b, CT_I32);
-    return ct__kir_bin(e->k, op, a, b);
+    return ct__kir_bin(e->k, (ct_kop)e->node->op->instruction, a, b);
+}
+static ct_kval compare_emit(const ct_elem *e) { return compare_values(e, e->x[0], e->x[1]); }
+static ct_kval compare_swapped_emit(const ct_elem *e) { // compares b with a
+    return compare_values(e, e->x[1], e->x[0]);
 }
 COMPARISON_EVAL(equal, ==)
 COMPARISON_EVAL(not_equal, !=)
@@ -26,45 +29,44 @@ COMPARISON_EVAL(less_equal, <=)
 COMPARISON_EVAL(greater, >)
 COMPARISON_EVAL(greater_equal, >=)
 
-static ct_kval equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_EQ, false); }
 const ct_opdef ct__op_equal = {
-    COMPARISON(EQUAL, equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
-    .split = ct__split_equal, .doc = "Where a equals b, as bool.",
-    .onnx = "Equal",          .stablehlo = "compare EQ",
+    COMPARISON(EQUAL, equal, EQ, compare_emit),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_equal,
+    .doc = "Where a equals b, as bool.",
+    .onnx = "Equal",
+    .stablehlo = "compare EQ",
 };
-static ct_kval not_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_NE, false); }
 const ct_opdef ct__op_not_equal = {
-    COMPARISON(NOT_EQUAL, not_equal), .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
-    .split = ct__split_not_equal,     .doc = "Where a differs from b, as bool.",
+    COMPARISON(NOT_EQUAL, not_equal, NE, compare_emit),
+    .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
+    .split = ct__split_not_equal,
+    .doc = "Where a differs from b, as bool.",
     .stablehlo = "compare NE",
 };
-static ct_kval less_emit(const ct_elem *e) { return compare_emit(e, CT_K_LT, false); }
 const ct_opdef ct__op_less = {
-    COMPARISON(LESS, less),
+    COMPARISON(LESS, less, LT, compare_emit),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is less than b, as bool.",
     .onnx = "Less",
     .stablehlo = "compare LT",
 };
-static ct_kval less_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_LE, false); }
 const ct_opdef ct__op_less_equal = {
-    COMPARISON(LESS_EQUAL, less_equal),
+    COMPARISON(LESS_EQUAL, less_equal, LE, compare_emit),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at most b, as bool.",
     .onnx = "LessOrEqual",
     .stablehlo = "compare LE",
 };
-static ct_kval greater_emit(const ct_elem *e) { return compare_emit(e, CT_K_LT, true); }
 const ct_opdef ct__op_greater = {
-    COMPARISON(GREATER, greater),
+    COMPARISON(GREATER, greater, LT, compare_swapped_emit),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is greater than b, as bool.",
     .onnx = "Greater",
     .stablehlo = "compare GT",
 };
-static ct_kval greater_equal_emit(const ct_elem *e) { return compare_emit(e, CT_K_LE, true); }
 const ct_opdef ct__op_greater_equal = {
-    COMPARISON(GREATER_EQUAL, greater_equal),
+    COMPARISON(GREATER_EQUAL, greater_equal, LE, compare_swapped_emit),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL),
     .doc = "Where a is at least b, as bool.",
     .onnx = "GreaterOrEqual",
@@ -74,41 +76,34 @@ const ct_opdef ct__op_greater_equal = {
 #define BITWISE(ID, op)                                                                            \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 2, .n_out = 1,           \
     .accepts = CT_BITS, .infer = ct__infer_elementwise, .eval_i64 = op##_i64, .jvp = CT_NO_GRAD,   \
-    .emit = op##_emit, .stablehlo = #op
+    .emit = ct__elem_bin, .instruction = CT_K_##ID, .stablehlo = #op
 
 static int64_t and_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] & x[1]; }
-static ct_kval and_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_AND); }
 const ct_opdef ct__op_and = {
     BITWISE(AND, and),
     .doc = "Bits that are set in a and in b; of bool: both.",
 };
 static int64_t or_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] | x[1]; }
-static ct_kval or_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_OR); }
 const ct_opdef ct__op_or = {
     BITWISE(OR, or),
     .doc = "Bits that are set in a or in b; of bool: either.",
 };
 static int64_t xor_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ^ x[1]; }
-static ct_kval xor_emit(const ct_elem *e) { return ct__elem_bin(e, CT_K_XOR); }
 const ct_opdef ct__op_xor = {
     BITWISE(XOR, xor),
     .doc = "Bits that are set in one of a and b; of bool: they differ.",
 };
 
 static int64_t not_i64(const int64_t *x, ct_dtype d) { return d == CT_BOOL ? !x[0] : ~x[0]; }
-static ct_kval not_emit(const ct_elem *e) { return ct__elem_un(e, CT_K_NOT); }
 const ct_opdef ct__op_not = {
-    .id = CT_OP_NOT,
-    .name = "not",
+    CT_OP(NOT, not, elementwise, 1, 1),
     .doc = "Bits that are not set in x; of bool: its opposite.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     .accepts = CT_BITS,
     .infer = ct__infer_elementwise,
     .eval_i64 = not_i64,
     .jvp = CT_NO_GRAD,
-    .emit = not_emit,
+    .emit = ct__elem_un,
+    .instruction = CT_K_NOT,
     .onnx = "Not",
     .stablehlo = "not",
 };
@@ -127,15 +122,11 @@ static ct_kval shift_within_width(const ct_elem *e, ct_kval shifted) {
     return ct__kir_select(k, ok, shifted, zero);
 }
 static ct_kval shift_left_emit(const ct_elem *e) {
-    return shift_within_width(e, ct__elem_bin(e, CT_K_SHL));
+    return shift_within_width(e, ct__kir_bin(e->k, CT_K_SHL, e->x[0], e->x[1]));
 }
 const ct_opdef ct__op_shift_left = {
-    .id = CT_OP_SHIFT_LEFT,
-    .name = "shift_left",
+    CT_OP(SHIFT_LEFT, shift_left, elementwise, 2, 1),
     .doc = "a shifted left by b bits; 0 where b is not 0 to width - 1.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_INTEGERS,
     .infer = ct__infer_elementwise,
     .eval_i64 = shift_left_i64,
@@ -159,24 +150,20 @@ static ct_kval shift_right_emit(const ct_elem *e) { // shifts in zeros
         ct_kval one = ct__kir_const_int(k, CT_I64, 1);
         ct_kval mask = ct__kir_bin(k, CT_K_SHR, max, e->x[1]);
         mask = ct__kir_bin(k, CT_K_OR, ct__kir_bin(k, CT_K_SHL, mask, one), one);
-        r = ct__kir_bin(k, CT_K_AND, ct__elem_bin(e, CT_K_SHR), mask);
+        r = ct__kir_bin(k, CT_K_AND, ct__kir_bin(k, CT_K_SHR, e->x[0], e->x[1]), mask);
     } else if (ct__kir_compute_dtype(e->dtype) !=
                e->dtype) { // computed in i32: without copies of its sign
         int64_t all = ((int64_t)1 << shift_width(e->dtype)) - 1;
         ct_kval bits = ct__kir_bin(k, CT_K_AND, e->x[0], ct__kir_const_int(k, CT_I32, all));
         r = ct__kir_bin(k, CT_K_SHR, bits, e->x[1]);
     } else {
-        r = ct__elem_bin(e, CT_K_SHR);
+        r = ct__kir_bin(k, CT_K_SHR, e->x[0], e->x[1]);
     }
     return shift_within_width(e, r);
 }
 const ct_opdef ct__op_shift_right = {
-    .id = CT_OP_SHIFT_RIGHT,
-    .name = "shift_right",
+    CT_OP(SHIFT_RIGHT, shift_right, elementwise, 2, 1),
     .doc = "a shifted right by b bits, zeros coming in; 0 where b is not 0 to width - 1.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_INTEGERS,
     .infer = ct__infer_elementwise,
     .eval_i64 = shift_right_i64,
@@ -190,8 +177,8 @@ static double select_f64(const double *x) { return x[0] != 0 ? x[1] : x[2]; }
 static int64_t select_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ? x[1] : x[2]; }
 static bool select_jvp(ct_rule *r) {
     ct_tensor a = r->t_in[1], b = r->t_in[2], zero = ct_f(0);
-    r->t_out[0] = ct_select(r->in[0], ct__is_none(a) ? zero : a, ct__is_none(b) ? zero : b);
-    return true;
+    return ct__tangent_is(
+        r, ct_select(r->in[0], ct__is_none(a) ? zero : a, ct__is_none(b) ? zero : b));
 }
 static bool select_transpose(ct_rule *r) {
     if (r->linear[1]) r->c_in[1] = ct_select(r->in[0], r->c_out[0], ct_f(0));
@@ -202,12 +189,8 @@ static ct_kval select_emit(const ct_elem *e) {
     return ct__kir_select(e->k, e->x[0], e->x[1], e->x[2]);
 }
 const ct_opdef ct__op_select = {
-    .id = CT_OP_SELECT,
-    .name = "select",
+    CT_OP(SELECT, select, elementwise, 3, 1),
     .doc = "a where the condition (bool) holds, else b.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 3,
-    .n_out = 1,
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
     .split = ct__split_each,
     .data = 6,
@@ -246,29 +229,24 @@ static double cast_f64(const double *x) { return x[0]; }
 static int64_t cast_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool cast_jvp(ct_rule *r) {
     ct_dtype to = ((const cast_attrs *)r->attrs)->dtype;
-    r->t_out[0] =
-        ct__is_differentiable(to) && ct__is_differentiable((ct_dtype)ct__type_of(r->in[0])->dtype)
-            ? ct_cast(r->t_in[0], to)
-            : CT_NONE;
-    return true;
+    return ct__tangent_is(r, ct__is_differentiable(to) &&
+                                     ct__is_differentiable((ct_dtype)ct__type_of(r->in[0])->dtype)
+                                 ? ct_cast(r->t_in[0], to)
+                                 : CT_NONE);
 }
 static bool cast_transpose(ct_rule *r) {
-    r->c_in[0] = ct__cotangent_like(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype);
-    return true;
+    return ct__cotangent_is(
+        r, ct__cotangent_like(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype));
 }
 static ct_kval cast_emit(const ct_elem *e) {
     ct_dtype to = (ct_dtype)e->node->out->dtype;
     return to == e->dtype ? e->x[0] : ct__kir_cast(e->k, e->x[0], to);
 }
 const ct_opdef ct__op_cast = {
-    .id = CT_OP_CAST,
-    .name = "cast",
+    CT_OP(CAST, cast, elementwise, 1, 1),
     .doc = "x in another dtype. Floats round to the nearest even; float to integer goes towards "
            "zero, saturates, and "
            "makes NaN 0; integers wrap; to bool: not equal to 0.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(cast),
     .accepts = CT_ANY,
     .converts = true,
@@ -284,8 +262,7 @@ const ct_opdef ct__op_cast = {
     .unchanged = ct__always_unchanged,
 };
 
-#define BITCAST_ATTRS(F, op) F(op, dtype, dtype)
-CT_ATTRS(bitcast, BITCAST_ATTRS);
+CT_ATTRS(bitcast, CAST_ATTRS);
 
 static bool bitcast_infer(ct_call *call) {
     const bitcast_attrs *attrs = call->attrs;
@@ -316,12 +293,8 @@ static ct_kval bitcast_emit(const ct_elem *e) {
     return is_float ? ct__kir_bitcast(e->k, e->x[0], to) : ct__kir_cast(e->k, e->x[0], to);
 }
 const ct_opdef ct__op_bitcast = {
-    .id = CT_OP_BITCAST,
-    .name = "bitcast",
+    CT_OP(BITCAST, bitcast, elementwise, 1, 1),
     .doc = "The bits of x read as another dtype of the same size.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(bitcast),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_PACKED,
     .split = ct__split_bitcast,

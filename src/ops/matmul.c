@@ -55,8 +55,7 @@ static bool matmul_infer(ct_call *call) {
     for (int i = 0; i < batch.rank; i++) ct__shape_add_axis(&shape, &batch, i);
     ct__shape_add_axis(&shape, a, a->rank - 2);
     ct__shape_add_axis(&shape, b, b->rank - 1);
-    *call->out = ct__shaped(&shape, dtype, false);
-    return true;
+    return ct__out_is(call, &shape, dtype, false);
 }
 
 static void matmul_axes(const ct_node *node, ct_contraction *to) {
@@ -71,8 +70,7 @@ static void matmul_axes(const ct_node *node, ct_contraction *to) {
 static bool matmul_jvp(ct_rule *r) {
     ct_tensor a = ct__is_none(r->t_in[0]) ? CT_NONE : ct_matmul(r->t_in[0], r->in[1]);
     ct_tensor b = ct__is_none(r->t_in[1]) ? CT_NONE : ct_matmul(r->in[0], r->t_in[1]);
-    r->t_out[0] = ct__add_zero(a, b);
-    return true;
+    return ct__tangent_is(r, ct__add_zero(a, b));
 }
 
 // Reshapes (..., M, N) to (rows, N).
@@ -111,15 +109,11 @@ static ct_tensor matmul_larger(const ct_match *match) {
 }
 
 const ct_opdef ct__op_matmul = {
-    .id = CT_OP_MATMUL,
-    .name = "matmul",
+    CT_OP(MATMUL, matmul, contraction, 2, 1),
     .doc =
         "Matrix product of the last two axes, (..., M, K) and (..., K, N); the others broadcast. A "
         "vector is made a matrix of one row or one column first (ct_reshape). "
         "Integers keep their promoted dtype and wrap.",
-    .kind = &ct__kind_contraction,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_contraction,
     .infer = matmul_infer,

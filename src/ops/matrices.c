@@ -210,6 +210,12 @@ bool ct__matrix_out(ct_call *call, int out, ct_dtype dtype, const ct_type *batch
     return true;
 }
 
+bool ct__factor_out(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows, int64_t columns) {
+    ct_type batch = *call->in[0];
+    batch.rank = (uint8_t)(batch.rank - 2);
+    return ct__matrix_out(call, out, dtype, &batch, n, (int64_t[]){rows, columns});
+}
+
 bool ct__check_transpose(ct_call *call, int64_t transpose) {
     return (transpose >= 0 && transpose <= 2) ||
            ct__call_err(call, CT_E_ARGUMENT,

@@ -53,6 +53,12 @@ bool ct__batch_of(ct_call *call, const int *core, ct_type *batch);
 // Sets an output's type: the batch, then n sizes.
 bool ct__matrix_out(ct_call *call, int out, ct_dtype dtype, const ct_type *batch, int n,
                     const int64_t *sizes);
+// The same for each matrix of operand 0: matrices (rows, columns) for n = 2, vectors for n = 1, numbers for 0.
+bool ct__factor_out(ct_call *call, int out, ct_dtype dtype, int n, int64_t rows, int64_t columns);
+// The dtype of the parts of complex numbers, else the dtype itself.
+static inline ct_dtype ct__part_or_own(ct_dtype dtype) {
+    return ct__is_complex(dtype) ? ct__part(dtype) : dtype;
+}
 
 // Helpers for rules, for matrices in the last two axes.
 ct_tensor ct__adjoint(ct_tensor t); // transposed, and complex numbers conjugated

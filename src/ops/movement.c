@@ -118,8 +118,7 @@ static bool reshape_map(ct_map *map) {
 }
 static bool reshape_transpose(ct_rule *r) {
     ct_dims_buffer dims;
-    r->c_in[0] = ct_reshape(r->c_out[0], ct__dims_of(r->in[0], &dims));
-    return true;
+    return ct__cotangent_is(r, ct_reshape(r->c_out[0], ct__dims_of(r->in[0], &dims)));
 }
 const ct_opdef ct__op_reshape = {
     MOVEMENT(RESHAPE, reshape),
@@ -152,26 +151,16 @@ static bool control_dependency_map(ct_map *map) {
     return true;
 }
 // Tangents and cotangents are not ordered.
-static bool control_dependency_jvp(ct_rule *r) {
-    r->t_out[0] = r->t_in[0];
-    return true;
-}
-static bool after_transpose(ct_rule *r) {
-    r->c_in[0] = r->c_out[0];
-    return true;
-}
+static bool control_dependency_jvp(ct_rule *r) { return ct__tangent_is(r, r->t_in[0]); }
+static bool after_transpose(ct_rule *r) { return ct__cotangent_is(r, r->c_out[0]); }
 static bool control_dependency_batch(ct_batching *b) {
     b->out_batched[0] = b->batched[0];
     return ct__batch_record(b, b->attrs, b->in);
 }
 
 const ct_opdef ct__op_control_dependency = {
-    .id = CT_OP_CONTROL_DEPENDENCY,
-    .name = "control_dependency",
+    CT_OP(CONTROL_DEPENDENCY, control_dependency, movement, -1, 1),
     .doc = "The first operand, once the others have been computed.",
-    .kind = &ct__kind_movement,
-    .n_in = -1,
-    .n_out = 1,
     .accepts = CT_ANY,
     .infer = control_dependency_infer,
     .eval = control_dependency_eval,
@@ -212,8 +201,7 @@ static bool permute_infer(ct_call *call) {
         ct__shape_add_axis(&shape, in, a);
     }
     attrs->axes = (ct_ints){rank, own};
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 static bool permute_eval(const ct_ref *ref) {
     const permute_attrs *attrs = ref->attrs;
@@ -237,9 +225,8 @@ static bool permute_transpose(ct_rule *r) {
     const permute_attrs *attrs = r->attrs;
     int64_t back[CT_MAX_RANK];
     for (int64_t i = 0; i < attrs->axes.n; i++) back[attrs->axes.v[i]] = i;
-    r->c_in[0] =
-        attrs->axes.n ? ct_permute(r->c_out[0], ((ct_ints){attrs->axes.n, back})) : r->c_out[0];
-    return true;
+    return ct__cotangent_is(
+        r, attrs->axes.n ? ct_permute(r->c_out[0], ((ct_ints){attrs->axes.n, back})) : r->c_out[0]);
 }
 static bool permute_unchanged(const ct_node *node) {
     const permute_attrs *attrs = node->attrs;
@@ -270,8 +257,7 @@ const ct_opdef ct__op_permute = {
 
 // ------------------------------------------------------------------------------------------ expand
 
-#define EXPAND_ATTRS(F, op) F(op, sizes, dims)
-CT_ATTRS(expand, EXPAND_ATTRS);
+CT_ATTRS(expand, RESHAPE_ATTRS);
 
 static bool expand_infer(ct_call *call) {
     expand_attrs *attrs = call->attrs;
@@ -296,8 +282,7 @@ static bool expand_infer(ct_call *call) {
         ct__size_equal(ct__size_of(in, i), attrs->dims.v[n_new + i]);
         ct__shape_set(&shape, n_new + i, ct__size_of(in, i));
     }
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 static bool expand_eval(const ct_ref *ref) {
     int64_t n = ct__count(ref->out_type);
@@ -324,8 +309,7 @@ static bool expand_transpose(ct_rule *r) {
             axes[n++] = a;
     ct_dims_buffer dims;
     ct_tensor c = n ? ct_sum(r->c_out[0], .axes = {n, axes}) : r->c_out[0];
-    r->c_in[0] = ct_reshape(c, ct__dims_of(r->in[0], &dims));
-    return true;
+    return ct__cotangent_is(r, ct_reshape(c, ct__dims_of(r->in[0], &dims)));
 }
 const ct_opdef ct__op_expand = {
     MOVEMENT(EXPAND, expand),

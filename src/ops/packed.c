@@ -19,12 +19,8 @@ static bool unpack_eval(const ct_ref *ref) {
 // it is read from memory, so it is never emitted
 static ct_kval unpack_emit(const ct_elem *e) { return (void)e, -1; }
 const ct_opdef ct__op_unpack = {
-    .id = CT_OP_UNPACK,
-    .name = "unpack",
+    CT_OP(UNPACK, unpack, elementwise, 1, 1),
     .doc = "The codes of elements of 4 bits, a byte each.",
-    .kind = &ct__kind_elementwise,
-    .n_in = 1,
-    .n_out = 1,
     .accepts = CT_PACKED,
     .infer = unpack_infer,
     .eval = unpack_eval,
@@ -52,12 +48,8 @@ static bool pack_eval(const ct_ref *ref) {
     return true;
 }
 const ct_opdef ct__op_pack = {
-    .id = CT_OP_PACK,
-    .name = "pack",
+    CT_OP(PACK, pack, pack, 1, 1),
     .doc = "Codes as elements of 4 bits, two a byte.",
-    .kind = &ct__kind_pack,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(pack),
     .accepts = CT_MASK(CT_U8),
     .infer = pack_infer,
@@ -93,8 +85,7 @@ bool ct__split_each(ct_rule *r) {
         }
         parts[p] = ct__record(op, r->attrs, in, r->n_in, r->node->here);
     }
-    r->body_out[0] = ct__of_parts(dtype, parts);
-    return true;
+    return ct__body_is(r, ct__of_parts(dtype, parts));
 }
 
 // -------------------------------------------------------------------------------------------- casts
@@ -165,12 +156,10 @@ bool ct__split_cast(ct_rule *r) {
             x = ct_cast(x, to);
         }
     }
-    r->body_out[0] = x;
-    return true;
+    return ct__body_is(r, x);
 }
 
 bool ct__split_bitcast(ct_rule *r) {
     ct_tensor code = ct__part_of(r->in[0], 0);
-    r->body_out[0] = ct__of_parts((ct_dtype)r->node->out->dtype, &code);
-    return true;
+    return ct__body_is(r, ct__of_parts((ct_dtype)r->node->out->dtype, &code));
 }

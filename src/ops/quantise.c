@@ -35,9 +35,8 @@ static const quant_layout layouts[] = {
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 #define QUANTISE_ATTRS(F, op) F(op, layout, layout)
-#define DEQUANTISE_ATTRS(F, op) F(op, layout, layout)
 CT_ATTRS(quantise, QUANTISE_ATTRS);
-CT_ATTRS(dequantise, DEQUANTISE_ATTRS);
+CT_ATTRS(dequantise, QUANTISE_ATTRS);
 
 enum { GROUP = CT_LANES }; // interleaved rows, in layouts with groups
 
@@ -159,22 +158,14 @@ static bool quant_scales_type(ct_call *call, const quant_layout *l, const ct_typ
         return ct__call_hint(call, "%s has a scale for %lld elements along it: ct_pad it", l->name,
                              (long long)l->block);
     }
-    ct_shape shape = ct__call_shape(call, type->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, type, a);
-    ct__shape_add(&shape, l->bytes ? 0 : l->block ? type->dim[last] / l->block : 1);
-    *out = ct__shaped(&shape, l->scale, false);
-    return true;
+    const int64_t n = l->bytes ? 0 : l->block ? type->dim[last] / l->block : 1;
+    return ct__resized_type(call, type, last, n, l->scale, false, out);
 }
 // Changes the last axis of a type from `from` units to `to` units per block: between elements and bytes.
 static bool quant_blocks_type(ct_call *call, ct_type *type, int64_t from, int64_t to) {
     const int last = type->rank - 1;
-    ct_shape shape = ct__call_shape(call, type->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, type, a);
-    ct__shape_add(&shape, type->dim[last] / from * to);
-    *type = ct__shaped(&shape, (ct_dtype)type->dtype, false);
-    return true;
+    return ct__resized_type(call, type, last, type->dim[last] / from * to, (ct_dtype)type->dtype,
+                            false, type);
 }
 // Changes the type of codes to that of their elements: the same number, except for blocks of bytes.
 static bool quant_elements_type(ct_call *call, const quant_layout *l, ct_type *type) {
@@ -282,18 +273,12 @@ static bool quantise_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_quantise = {
-    .id = CT_OP_QUANTISE,
-    .name = "quantise",
+    CT_COMPOSED(QUANTISE, quantise, 1, 2),
     .doc = "x as quants and scales of a layout: the largest size among elements that share a scale "
            "gets the largest quant, the others are rounded to nearest even. Of MX layouts scales "
            "are powers of 2, as OCP's specification computes them; ggml's blocks are its bytes.",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 2,
     CT_FIELDS(quantise),
     .accepts = CT_FLOATS,
-    .infer = quantise_infer,
-    .body = quantise_body,
     .jvp = CT_NO_GRAD,
     .widens = true,
 };
@@ -352,23 +337,16 @@ static bool dequantise_body(ct_rule *r) {
         scales = quant_from_groups(scales, 1);
     }
     if (l->block) scales = quant_repeat_for_block(scales, l->block, r->node->out);
-    r->body_out[0] = ct_mul(codes, scales);
-    return true;
+    return ct__body_is(r, ct_mul(codes, scales));
 }
 const ct_opdef ct__op_dequantise = {
-    .id = CT_OP_DEQUANTISE,
-    .name = "dequantise",
+    CT_COMPOSED(DEQUANTISE, dequantise, 2, 1),
     .doc =
         "The f32 numbers that quants and scales of a layout represent: each quant times its scale. "
         "A matrix product that reads them makes them while it packs them: they are not stored.",
-    .kind = &ct__kind_composition,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(dequantise),
     .accepts =
         CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_F4) | CT_MASK(CT_F8E4M3) | CT_MASK(CT_U8),
-    .infer = dequantise_infer,
-    .body = dequantise_body,
 };
 
 // codes (..., K), scales (..., blocks) and offsets (..., blocks) of one dtype -> (..., K).
@@ -379,11 +357,10 @@ static bool dequantise_offset_infer(ct_call *call) {
                !ct__is_dyn(codes, last) && !ct__is_dyn(scales, last) && scales->dim[last] > 0 &&
                codes->dim[last] % scales->dim[last] == 0;
     if (fit) {
-        ct_shape shape = ct__call_shape(call, codes->rank);
-        if (!shape.dim) return false;
-        for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, codes, a);
-        ct__shape_add(&shape, scales->dim[last]);
-        const ct_type required = ct__shaped(&shape, (ct_dtype)scales->dtype, false);
+        ct_type required;
+        if (!ct__resized_type(call, codes, last, scales->dim[last], (ct_dtype)scales->dtype, false,
+                              &required))
+            return false;
         fit = ct__same_sizes(scales, &required) && ct__same_sizes(offsets, &required) &&
               offsets->dtype == scales->dtype;
     }
@@ -404,20 +381,13 @@ static bool dequantise_offset_body(ct_rule *r) {
     own.dtype = (uint8_t)dtype;
     ct_tensor x = ct_mul(ct_cast(r->in[0], dtype), quant_repeat_for_block(r->in[1], block, &own));
     x = ct_add(x, quant_repeat_for_block(r->in[2], block, &own));
-    r->body_out[0] = ct_cast(x, CT_F32);
-    return true;
+    return ct__body_is(r, ct_cast(x, CT_F32));
 }
 const ct_opdef ct__op_dequantise_offset = {
-    .id = CT_OP_DEQUANTISE_OFFSET,
-    .name = "dequantise_offset",
+    CT_COMPOSED(DEQUANTISE_OFFSET, dequantise_offset, 3, 1),
     .doc = "The f32 numbers that quants represent, of which neighbours share a scale and an "
            "offset: quant times scale plus offset, each rounded to the dtype of the scales.",
-    .kind = &ct__kind_composition,
-    .n_in = 3,
-    .n_out = 1,
     .accepts = CT_MASK(CT_I8) | CT_MASK(CT_I4) | CT_MASK(CT_U8) | CT_MASK(CT_U4),
-    .infer = dequantise_offset_infer,
-    .body = dequantise_offset_body,
 };
 ct_tensor ct__dequantise_offset(ct_tensor codes, ct_tensor scales, ct_tensor offsets, ct_loc here) {
     const ct_tensor in[3] = {codes, scales, offsets};
@@ -451,8 +421,7 @@ static bool quantised_product_infer(ct_call *call) {
         ct__shape_add(&shape, call->in[2]->dim[first] * GROUP);
     else
         ct__shape_add_axis(&shape, call->in[2], first);
-    call->out[0] = ct__shaped(&shape, CT_F32, false);
-    return true;
+    return ct__out_is(call, &shape, CT_F32, false);
 }
 // Reshapes (N, K) to (blocks, N, each), as i32.
 static ct_tensor quant_blocks_first(ct_tensor codes, int64_t each) {
@@ -500,8 +469,7 @@ static ct_tensor quantised_product(ct_rule *r, ct_tensor codes, ct_tensor column
     return ct_sum(scaled, .axes = CT_AXES(0)); // (M, N)
 }
 static bool quantised_product_body(ct_rule *r) {
-    r->body_out[0] = ct__of_type(quantised_product(r, r->in[2], r->in[3]), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(quantised_product(r, r->in[2], r->in[3]), r->node->out));
 }
 // Merges the first two axes: (M, N, ...) to (M * N, ...).
 static ct_tensor quant_merge_first(ct_tensor x) {
@@ -526,22 +494,15 @@ static bool chosen_product_body(ct_rule *r) {
     ct_ints dims = CT_DIMS(rows, rows, 1);
     ct_tensor own = ct_equal(ct_iota(CT_I32, dims, 0), ct_iota(CT_I32, dims, 1));
     y = ct_sum(ct_select(own, y, ct_f(0)), .axes = CT_AXES(1)); // a sum from +0 is never -0
-    r->body_out[0] = ct__of_type(y, out);
-    return true;
+    return ct__body_is(r, ct__of_type(y, out));
 }
-#define QUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
-#define QUANTISED_MATMUL_ATTRS(F, op) F(op, layout, layout)
-CT_ATTRS(quantised_product, QUANTISED_PRODUCT_ATTRS);
-CT_ATTRS(quantised_matmul, QUANTISED_MATMUL_ATTRS);
+CT_ATTRS(quantised_product, QUANTISE_ATTRS);
+CT_ATTRS(quantised_matmul, QUANTISE_ATTRS);
 const ct_opdef ct__op_quantised_product = {
-    .id = CT_OP_QUANTISED_PRODUCT,
-    .name = "quantised_product",
+    CT_OP(QUANTISED_PRODUCT, quantised_product, quantised, 4, 1),
     .doc = "Rows of i8, with a scale for 32 of them, times columns of codes of a layout: in each "
            "block of 32 products "
            "are summed as integers, then scaled, and blocks are added in their order.",
-    .kind = &ct__kind_quantised,
-    .n_in = 4,
-    .n_out = 1,
     CT_FIELDS(quantised_product),
     .accepts = CT_MASK(CT_I8),
     .infer = quantised_product_infer,
@@ -551,13 +512,9 @@ const ct_opdef ct__op_quantised_product = {
 };
 
 const ct_opdef ct__op_chosen_product = {
-    .id = CT_OP_CHOSEN_PRODUCT,
-    .name = "chosen_product",
+    CT_OP(CHOSEN_PRODUCT, chosen_product, quantised, 5, 1),
     .doc = "The same with one of several matrices of quants, which the last operand names, for all "
            "rows or for each: it is read in place.",
-    .kind = &ct__kind_quantised,
-    .n_in = 5,
-    .n_out = 1,
     CT_FIELDS(quantised_product),
     .accepts = CT_MASK(CT_I8),
     .infer = quantised_product_infer,
@@ -601,8 +558,7 @@ static bool quantised_matmul_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, x, a);
     ct__shape_add_axis(&shape, &numbers, 0);
-    call->out[0] = ct__shaped(&shape, (ct_dtype)x->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
 }
 // Quantises rows (M, K) to i8, with a scale for each 32 elements.
 static void quantise_rows(ct_tensor x, int64_t rows, int64_t inner, ct_tensor out[2]) {
@@ -622,8 +578,7 @@ static bool quantised_matmul_body(ct_rule *r) {
     quantise_rows(r->in[0], rows, inner, operands);
     ct_tensor y = ct__record(&ct__op_quantised_product, r->attrs, operands, 4, r->node->here);
     if (ct__type_of(y)->dtype != r->node->out->dtype) y = ct_cast(y, (ct_dtype)r->node->out->dtype);
-    r->body_out[0] = ct__of_type(y, r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(y, r->node->out));
 }
 ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_layout as,
                             ct_tensor which, ct_loc here) {
@@ -634,21 +589,15 @@ ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_l
     return ct__record(&ct__op_chosen_product, &attrs, operands, 5, here);
 }
 const ct_opdef ct__op_quantised_matmul = {
-    .id = CT_OP_QUANTISED_MATMUL,
-    .name = "quantised_matmul",
+    CT_COMPOSED(QUANTISED_MATMUL, quantised_matmul, 3, 1),
     .doc =
         "x (..., K) times codes (N, K) and scales of a layout of whole numbers or f4: (..., N), as "
         "language models run. x "
         "is made bytes, too, with a scale for each 32 numbers, so that products are of "
         "integers; the codes' sizes are known ones. For more digits, or a "
         "gradient: ct_matmul of x and ct_dequantise.",
-    .kind = &ct__kind_composition,
-    .n_in = 3,
-    .n_out = 1,
     CT_FIELDS(quantised_matmul),
     .accepts = CT_FLOATS,
-    .infer = quantised_matmul_infer,
-    .body = quantised_matmul_body,
     .jvp = CT_NO_GRAD,
 };
 
@@ -660,24 +609,17 @@ static bool dequantised_product_infer(ct_call *call) {
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
     ct__shape_add_axis(&shape, call->in[1], 0);
-    call->out[0] = ct__shaped(&shape, CT_F32, false);
-    return true;
+    return ct__out_is(call, &shape, CT_F32, false);
 }
 static bool dequantised_product_body(ct_rule *r) {
     ct_tensor w = ct__record(&ct__op_dequantise, r->attrs, &r->in[1], 2, r->node->here);
-    r->body_out[0] = ct_matmul(r->in[0], ct__swap_last(w));
-    return true;
+    return ct__body_is(r, ct_matmul(r->in[0], ct__swap_last(w)));
 }
-#define DEQUANTISED_PRODUCT_ATTRS(F, op) F(op, layout, layout)
-CT_ATTRS(dequantised_product, DEQUANTISED_PRODUCT_ATTRS);
+CT_ATTRS(dequantised_product, QUANTISE_ATTRS);
 const ct_opdef ct__op_dequantised_product = {
-    .id = CT_OP_DEQUANTISED_PRODUCT,
-    .name = "dequantised_product",
+    CT_OP(DEQUANTISED_PRODUCT, dequantised_product, dequantised, 3, 1),
     .doc = "Rows times the numbers that columns of quants represent: the matrix product's sums, in "
            "its order.",
-    .kind = &ct__kind_dequantised,
-    .n_in = 3,
-    .n_out = 1,
     CT_FIELDS(dequantised_product),
     .accepts = CT_MASK(CT_F32),
     .infer = dequantised_product_infer,
@@ -687,16 +629,11 @@ const ct_opdef ct__op_dequantised_product = {
 
 static bool offset_product_body(ct_rule *r) {
     ct_tensor w = ct__dequantise_offset(r->in[1], r->in[2], r->in[3], r->node->here);
-    r->body_out[0] = ct_matmul(r->in[0], ct__swap_last(w));
-    return true;
+    return ct__body_is(r, ct_matmul(r->in[0], ct__swap_last(w)));
 }
 const ct_opdef ct__op_offset_product = {
-    .id = CT_OP_OFFSET_PRODUCT,
-    .name = "offset_product",
+    CT_OP(OFFSET_PRODUCT, offset_product, dequantised, 4, 1),
     .doc = "The same of codes with scales and offsets.",
-    .kind = &ct__kind_dequantised,
-    .n_in = 4,
-    .n_out = 1,
     .accepts = CT_MASK(CT_F32),
     .infer = dequantised_product_infer,
     .body = offset_product_body,

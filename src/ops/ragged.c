@@ -129,8 +129,7 @@ static bool ragged_matmul_infer(ct_call *call) {
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
     ct__shape_add_axis(&shape, call->in[1], 2);
-    *call->out = ct__shaped(&shape, dtype, false);
-    return true;
+    return ct__out_is(call, &shape, dtype, false);
 }
 
 static void ragged_matmul_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -148,8 +147,7 @@ static bool ragged_matmul_body(ct_rule *r) {
                                 .n_ys = 1,
                                 .here = r->node->here},
                  NULL, &y);
-    r->body_out[0] = ragged_to_rows(&l, y);
-    return true;
+    return ct__body_is(r, ragged_to_rows(&l, y));
 }
 
 static ct_tensor ragged_record_same(const ct_rule *r, ct_tensor a, ct_tensor b) {
@@ -157,9 +155,9 @@ static ct_tensor ragged_record_same(const ct_rule *r, ct_tensor a, ct_tensor b) 
 }
 static bool ragged_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[0], b = r->t_in[1];
-    r->t_out[0] = ct__add_zero(ct__is_none(a) ? CT_NONE : ragged_record_same(r, a, r->in[1]),
-                               ct__is_none(b) ? CT_NONE : ragged_record_same(r, r->in[0], b));
-    return true;
+    return ct__tangent_is(
+        r, ct__add_zero(ct__is_none(a) ? CT_NONE : ragged_record_same(r, a, r->in[1]),
+                        ct__is_none(b) ? CT_NONE : ragged_record_same(r, r->in[0], b)));
 }
 static bool ragged_matmul_vjp(ct_rule *r) {
     r->c_in[0] = ct_ragged_matmul(r->c_out[0], ct__swap_last(r->in[1]), r->in[2]);
@@ -167,19 +165,13 @@ static bool ragged_matmul_vjp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_ragged_matmul = {
-    .id = CT_OP_RAGGED_MATMUL,
-    .name = "ragged_matmul",
+    CT_COMPOSED(RAGGED_MATMUL, ragged_matmul, 3, 1),
     .doc = "Rows of a, (M, K), in consecutive groups of `sizes`, (G,) integers, each times its own "
            "matrix of b, (G, K, N): experts, sequences of several lengths. Groups end where a "
            "does, a size below 0 is 0, and rows after the last group are 0 in the result. Constant "
            "sizes (ct_const) of more rows than a has are an error.",
-    .kind = &ct__kind_composition,
-    .n_in = 3,
-    .n_out = 1,
     .accepts = CT_NUMBERS,
     .widens = true,
-    .infer = ragged_matmul_infer,
-    .body = ragged_matmul_body,
     .jvp = ragged_jvp,
     .vjp = ragged_matmul_vjp,
     .autocast = CT_CAST_LOW,
@@ -197,8 +189,7 @@ static bool ragged_outer_infer(ct_call *call) {
     ct__shape_add_axis(&shape, call->in[2], 0);
     ct__shape_add_axis(&shape, call->in[0], 1);
     ct__shape_add_axis(&shape, call->in[1], 1);
-    *call->out = ct__shaped(&shape, dtype, false);
-    return true;
+    return ct__out_is(call, &shape, dtype, false);
 }
 
 static void ragged_outer_add_block(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -233,20 +224,14 @@ static bool ragged_outer_vjp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_ragged_outer = {
-    .id = CT_OP_RAGGED_OUTER,
-    .name = "ragged_outer",
+    CT_COMPOSED(RAGGED_OUTER, ragged_outer, 3, 1),
     .doc = "For each group of rows, as in ct_ragged_matmul, the transpose of a's rows, of (M, K), "
            "times b's, of (M, N): (G, K, N), 0 where a group has no rows. Gradients with respect "
            "to the matrices of ct_ragged_matmul are computed with it. Inside ct_vmap it is a loop "
            "whose number of iterations is data, which ct_grad does not support: record a call for "
            "each sample instead.",
-    .kind = &ct__kind_composition,
-    .n_in = 3,
-    .n_out = 1,
     .accepts = CT_NUMBERS,
     .widens = true,
-    .infer = ragged_outer_infer,
-    .body = ragged_outer_body,
     .jvp = ragged_jvp,
     .vjp = ragged_outer_vjp,
     .autocast = CT_CAST_LOW,

@@ -8,9 +8,8 @@
 // --------------------------------------------------------------------------------------- triangles
 
 #define TRIL_ATTRS(F, op) F(op, i64, diagonal)
-#define TRIU_ATTRS(F, op) F(op, i64, diagonal)
 CT_ATTRS(tril, TRIL_ATTRS);
-CT_ATTRS(triu, TRIU_ATTRS);
+CT_ATTRS(triu, TRIL_ATTRS);
 static bool tril_infer(ct_call *call) {
     const ct_type *in = call->in[0];
     if (!ct__check_accepts(call, 0)) return false;
@@ -33,8 +32,7 @@ static bool tri_body(ct_rule *r, bool lower) {
     const int64_t diagonal = ((const tril_attrs *)r->attrs)->diagonal;
     ct_tensor off = tri_offsets(r->in[0]), limit = ct_const(&diagonal, CT_I64, CT_SCALAR);
     ct_tensor kept = lower ? ct_less_equal(off, limit) : ct_greater_equal(off, limit);
-    r->body_out[0] = ct_select(kept, r->in[0], rule_constant(0, r));
-    return true;
+    return ct__body_is(r, ct_select(kept, r->in[0], rule_constant(0, r)));
 }
 static bool tril_body(ct_rule *r) { return tri_body(r, true); }
 static bool triu_body(ct_rule *r) { return tri_body(r, false); }
@@ -57,10 +55,6 @@ const ct_opdef ct__op_triu = {
 
 // -------------------------------------------------------------------------------- rolls, differences
 
-// Slices elements `start` to `stop` of one axis.
-static ct_tensor rearrange_slice(ct_tensor x, int64_t axis, int64_t start, int64_t stop) {
-    return ct_slice(x, .axes = {1, &axis}, .start = {1, &start}, .stop = {1, &stop});
-}
 static bool rearrange_check_list(ct_call *call, const char *name, const ct_ints *list) {
     return list->n == call->in[0]->rank ||
            ct__call_err(call, CT_E_ARGUMENT, "%s has %lld numbers for %s", name, (long long)list->n,
@@ -95,10 +89,9 @@ static bool roll_body(ct_rule *r) {
         const int64_t at = ct__type_of(x)->dim[a] - attrs->shifts.v[a];
         if (!attrs->shifts.v[a]) continue;
         x = ct_concat(
-            ((ct_tensor[]){rearrange_slice(x, a, at, CT_END), rearrange_slice(x, a, 0, at)}), 2, a);
+            ((ct_tensor[]){ct__slice_axis(x, a, at, CT_END), ct__slice_axis(x, a, 0, at)}), 2, a);
     }
-    r->body_out[0] = x;
-    return true;
+    return ct__body_is(r, x);
 }
 const ct_opdef ct__op_roll = {
     REARRANGE(ROLL, roll),
@@ -123,22 +116,16 @@ static bool diff_infer(ct_call *call) {
                             (long long)attrs->n, axis, ct__type_text(in).s,
                             (long long)in->dim[axis]);
     if (!dynamic && attrs->n > in->dim[axis]) attrs->n = in->dim[axis]; // nothing remains
-    ct_shape shape = ct__call_shape(call, in->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < in->rank; a++)
-        ct__shape_add(&shape,
-                      a == axis ? ct__size_sub(ct__size_of(in, a), attrs->n) : ct__size_of(in, a));
-    *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
-    return true;
+    return ct__resized_type(call, in, axis, ct__size_sub(ct__size_of(in, axis), attrs->n),
+                            (ct_dtype)in->dtype, false, call->out);
 }
 static bool diff_body(ct_rule *r) {
     const diff_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0];
     for (int64_t i = 0; i < attrs->n; i++)
-        x = ct_sub(rearrange_slice(x, attrs->axis, 1, CT_END),
-                   rearrange_slice(x, attrs->axis, 0, -1));
-    r->body_out[0] = x;
-    return true;
+        x = ct_sub(ct__slice_axis(x, attrs->axis, 1, CT_END),
+                   ct__slice_axis(x, attrs->axis, 0, -1));
+    return ct__body_is(r, x);
 }
 const ct_opdef ct__op_diff = {
     REARRANGE(DIFF, diff),
@@ -176,19 +163,13 @@ static bool repeat_infer(ct_call *call) {
     if (!ct__check_accepts(call, 0) || !ct__normal_axis(call, &attrs->axis) ||
         !repeat_check_count(call, attrs->n))
         return false;
-    ct_shape shape = ct__call_shape(call, in->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < in->rank; a++) {
-        const int64_t size = ct__size_of(in, a);
-        ct__shape_add(&shape, a == attrs->axis ? ct__size_mul(size, attrs->n) : size);
-    }
-    *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
-    return true;
+    const int axis = (int)attrs->axis;
+    return ct__resized_type(call, in, axis, ct__size_mul(ct__size_of(in, axis), attrs->n),
+                            (ct_dtype)in->dtype, false, call->out);
 }
 static bool repeat_body(ct_rule *r) {
     const repeat_attrs *attrs = r->attrs;
-    r->body_out[0] = repeat_axis(r->in[0], (int)attrs->axis, attrs->n, false);
-    return true;
+    return ct__body_is(r, repeat_axis(r->in[0], (int)attrs->axis, attrs->n, false));
 }
 const ct_opdef ct__op_repeat = {
     REARRANGE(REPEAT, repeat),
@@ -209,16 +190,14 @@ static bool tile_infer(ct_call *call) {
         if (!repeat_check_count(call, attrs->times.v[a])) return false;
         ct__shape_add(&shape, ct__size_mul(ct__size_of(in, a), attrs->times.v[a]));
     }
-    *call->out = ct__shaped(&shape, (ct_dtype)in->dtype, false);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)in->dtype, false);
 }
 static bool tile_body(ct_rule *r) {
     const tile_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0];
     for (int64_t a = 0; a < attrs->times.n; a++)
         if (attrs->times.v[a] != 1) x = repeat_axis(x, (int)a, attrs->times.v[a], true);
-    r->body_out[0] = x;
-    return true;
+    return ct__body_is(r, x);
 }
 const ct_opdef ct__op_tile = {
     REARRANGE(TILE, tile),
@@ -240,8 +219,7 @@ static bool bincount_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 1);
     if (!shape.dim) return false;
     ct__shape_add(&shape, attrs->n);
-    *call->out = ct__shaped(&shape, CT_I32, false);
-    return true;
+    return ct__out_is(call, &shape, CT_I32, false);
 }
 static bool bincount_body(ct_rule *r) {
     const int64_t n = ((const bincount_attrs *)r->attrs)->n, all = -1;
@@ -251,21 +229,14 @@ static bool bincount_body(ct_rule *r) {
     ct_tensor ones = ct_expand(ct_const(&one, CT_I32, CT_SCALAR), ct__dims_of(x, &dims));
     ct_tensor zeros = ct_expand(ct_const(&zero, CT_I32, CT_SCALAR), ((ct_ints){1, &n}));
     ct_tensor negative = ct_less(x, ct_i(0)); // negative numbers would count from the end
-    r->body_out[0] = ct_scatter_add(zeros, x, ct_select(negative, ct_i(0), ones));
-    return true;
+    return ct__body_is(r, ct_scatter_add(zeros, x, ct_select(negative, ct_i(0), ones)));
 }
 const ct_opdef ct__op_bincount = {
-    .id = CT_OP_BINCOUNT,
-    .name = "bincount",
+    CT_COMPOSED(BINCOUNT, bincount, 1, 1),
     .doc = "The number of occurrences of each of 0 to n - 1 in x, as i32; other numbers are not "
            "counted.",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(bincount),
     .accepts = CT_INTEGERS,
-    .infer = bincount_infer,
-    .body = bincount_body,
     .jvp = CT_NO_GRAD,
     .samples = {.lo = 0, .hi = 6, .integers = true},
 };

@@ -5,17 +5,13 @@
 #include "ops/rules.h"
 
 #define SUM_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define PROD_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define MAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define MIN_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 #define ARGMAX_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
-#define ARGMIN_ATTRS(F, op) F(op, axis, axis) F(op, bool, keepdims)
 CT_ATTRS(sum, SUM_ATTRS);
-CT_ATTRS(prod, PROD_ATTRS);
-CT_ATTRS(max, MAX_ATTRS);
-CT_ATTRS(min, MIN_ATTRS);
+CT_ATTRS(prod, SUM_ATTRS);
+CT_ATTRS(max, SUM_ATTRS);
+CT_ATTRS(min, SUM_ATTRS);
 CT_ATTRS(argmax, ARGMAX_ATTRS);
-CT_ATTRS(argmin, ARGMIN_ATTRS);
+CT_ATTRS(argmin, ARGMAX_ATTRS);
 // The four have the same layout, so they share one shape rule.
 typedef sum_attrs reduce_attrs;
 
@@ -48,22 +44,18 @@ ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, 
     return ct_reshape(reduced, dims.list);
 }
 
-static bool sum_jvp(ct_rule *r) {
-    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
-    return true;
-}
 static bool sum_transpose(ct_rule *r) {
     const sum_attrs *attrs = r->attrs;
     ct_dims_buffer dims;
-    r->c_in[0] = ct_expand(ct__with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
-                           ct__dims_of(r->in[0], &dims));
-    return true;
+    return ct__cotangent_is(
+        r, ct_expand(ct__with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
+                     ct__dims_of(r->in[0], &dims)));
 }
-#define REDUCE(ID, op, by)                                                                         \
+#define REDUCE(ID, op, by, rule)                                                                   \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_reduce, .n_in = 1, .n_out = 1, CT_FIELDS(op), \
-    .infer = ct__infer_reduce, .jvp = op##_jvp, .reduction = CT_RED_##by
+    .infer = ct__infer_reduce, .jvp = rule, .reduction = CT_RED_##by
 const ct_opdef ct__op_sum = {
-    REDUCE(SUM, sum, ADD),
+    REDUCE(SUM, sum, ADD, ct__jvp_same),
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_each,
     .data = 1,
@@ -91,11 +83,10 @@ static bool prod_jvp(ct_rule *r) {
         t = ct_sum(ct_mul(t, ct__product_of_others(x, axis.v[0])), .axes = axis, .keepdims = true);
         if (i + 1 < attrs->axes.n) x = ct_prod(x, .axes = axis, .keepdims = true);
     }
-    r->t_out[0] = ct__shaped_like(narrow ? ct_cast(t, dtype) : t, r->out[0]);
-    return true;
+    return ct__tangent_is(r, ct__shaped_like(narrow ? ct_cast(t, dtype) : t, r->out[0]));
 }
 const ct_opdef ct__op_prod = {
-    REDUCE(PROD, prod, MUL),
+    REDUCE(PROD, prod, MUL, prod_jvp),
     .accepts = CT_NUMBERS | CT_COMPLEX,
     .split = ct__split_prod,
     .doc = "The product over axes (default: all). Of complex numbers it is the product of their "
@@ -117,12 +108,10 @@ static bool reduce_extreme_jvp(ct_rule *r) {
     ct_sum_args chosen = {.x = ct_select(is_best, r->t_in[0], ct_f(0)),
                           .axes = attrs->axes,
                           .keepdims = attrs->keepdims};
-    r->t_out[0] = ct_div(ct_sum_with(chosen), ct_sum_with(count));
-    return true;
+    return ct__tangent_is(r, ct_div(ct_sum_with(chosen), ct_sum_with(count)));
 }
-static bool max_jvp(ct_rule *r) { return reduce_extreme_jvp(r); }
 const ct_opdef ct__op_max = {
-    REDUCE(MAX, max, MAX),
+    REDUCE(MAX, max, MAX, reduce_extreme_jvp),
     .accepts = CT_NUMBERS,
     .doc = "The largest element over axes (default: all); NaN if there is one; -infinity or the "
            "least integer of none.",
@@ -132,9 +121,8 @@ const ct_opdef ct__op_max = {
     .unchanged = ct__always_unchanged,
 };
 
-static bool min_jvp(ct_rule *r) { return reduce_extreme_jvp(r); }
 const ct_opdef ct__op_min = {
-    REDUCE(MIN, min, MIN),
+    REDUCE(MIN, min, MIN, reduce_extreme_jvp),
     .accepts = CT_NUMBERS,
     .doc = "The smallest element over axes (default: all); NaN if there is one; infinity or the "
            "largest integer of none.",

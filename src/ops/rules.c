@@ -217,6 +217,16 @@ ct_shape ct__call_shape(ct_call *call, int rank) {
     return shape;
 }
 
+bool ct__resized_type(ct_call *call, const ct_type *t, int axis, int64_t size, ct_dtype dtype,
+                      bool weak, ct_type *out) {
+    ct_shape shape = ct__call_shape(call, t->rank);
+    if (!shape.dim) return false;
+    for (int a = 0; a < t->rank; a++) ct__shape_add_axis(&shape, t, a);
+    ct__shape_set(&shape, axis, size);
+    *out = ct__shaped(&shape, dtype, weak);
+    return true;
+}
+
 int ct__list_axis(ct_call *call, const ct_ints *axes, int64_t i, uint32_t *seen) {
     const ct_type *in = call->in[0];
     int a = ct__axis(axes->v[i], in->rank);
@@ -258,8 +268,7 @@ bool ct__normal_axis(ct_call *call, int64_t *axis) {
 }
 
 bool ct__jvp_same(ct_rule *r) {
-    r->t_out[0] = ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here);
-    return true;
+    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here));
 }
 
 ct_tensor ct__cotangent_like(ct_tensor c, ct_dtype dtype) {
@@ -355,6 +364,10 @@ ct_tensor ct__add_last(ct_tensor t) {
     ct__dims_of(t, &dims);
     dims.v[dims.list.n++] = 1;
     return ct_reshape(t, dims.list);
+}
+
+ct_tensor ct__slice_axis(ct_tensor t, int64_t axis, int64_t start, int64_t stop) {
+    return ct_slice(t, .axes = {1, &axis}, .start = {1, &start}, .stop = {1, &stop});
 }
 
 ct_tensor ct__swap_last(ct_tensor t) {

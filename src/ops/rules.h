@@ -10,15 +10,15 @@
 // `_bool`: the result is bool. If the record has `condition`, operand 0 does not promote.
 bool ct__infer_elementwise(ct_call *call);
 bool ct__infer_elementwise_bool(ct_call *call);
-// One element in kernel IR: applies an instruction or function to the operands.
-static inline ct_kval ct__elem_un(const ct_elem *e, ct_kop op) {
-    return ct__kir_un(e->k, op, e->x[0]);
+// One element in kernel IR: the `instruction` of the record, or the function, of the operands.
+static inline ct_kval ct__elem_un(const ct_elem *e) {
+    return ct__kir_un(e->k, (ct_kop)e->node->op->instruction, e->x[0]);
 }
-static inline ct_kval ct__elem_bin(const ct_elem *e, ct_kop op) {
-    return ct__kir_bin(e->k, op, e->x[0], e->x[1]);
+static inline ct_kval ct__elem_bin(const ct_elem *e) {
+    return ct__kir_bin(e->k, (ct_kop)e->node->op->instruction, e->x[0], e->x[1]);
 }
-static inline ct_kval ct__elem_math(const ct_elem *e, ct_kmath f) {
-    return ct__kir_math(e->k, f, e->x[0]);
+static inline ct_kval ct__elem_math(const ct_elem *e) {
+    return ct__kir_math(e->k, (ct_kmath)e->node->op->instruction, e->x[0]);
 }
 
 // Hints for a reported error: the valid axes of operand 0, and the dtype to which an operand can be cast.
@@ -112,6 +112,14 @@ static inline ct_type ct__shaped(const ct_shape *shape, ct_dtype dtype, bool wea
                      .dim = shape->dim,
                      .mark = shape->dyn ? shape->mark : NULL};
 }
+// The end of a shape rule with one result: sets its type, and returns true.
+static inline bool ct__out_is(ct_call *call, const ct_shape *shape, ct_dtype dtype, bool weak) {
+    *call->out = ct__shaped(shape, dtype, weak);
+    return true;
+}
+// Computes the type like t, in this dtype, but of this size along an axis.
+bool ct__resized_type(ct_call *call, const ct_type *t, int axis, int64_t size, ct_dtype dtype,
+                      bool weak, ct_type *out);
 // Returns the size of two axes that a shape rule found equal, or, if only one is dynamic, compatible; records
 // that they are equal.
 static inline int64_t ct__same_size(const ct_type *a, int i, const ct_type *b, int k) {
@@ -175,6 +183,10 @@ bool ct__jvp_same(ct_rule *rule);
 // Sums of tangents or cotangents, where CT_NONE is zero.
 ct_tensor ct__add_zero(ct_tensor a, ct_tensor b);
 static inline bool ct__is_none(ct_tensor t) { return t.bits == 0; }
+// True if it is of a dtype that has derivatives.
+static inline bool ct__has_slope(ct_tensor t) {
+    return ct__is_differentiable(ct__type_of(t)->dtype);
+}
 // The shape of t as a list for ct_reshape and ct_expand (dynamic sizes stay dynamic), valid while t's node
 // lives.
 typedef struct ct_dims_buffer {
@@ -196,7 +208,9 @@ ct_tensor ct__count_along(ct_tensor t, const int64_t *axes, int n_axes);
 ct_ints ct__type_dims(const ct_type *type, ct_dims_buffer *buffer);
 ct_tensor ct__of_type(ct_tensor t, const ct_type *type); // t reshaped to a type's sizes
 ct_tensor ct__add_last(ct_tensor t);                     // (...) as (..., 1)
-ct_tensor ct__swap_last(ct_tensor t);                    // the last two axes exchanged
+// Slices elements `start` to `stop` of one axis.
+ct_tensor ct__slice_axis(ct_tensor t, int64_t axis, int64_t start, int64_t stop);
+ct_tensor ct__swap_last(ct_tensor t); // the last two axes exchanged
 bool ct__is_swap_of_last(const ct_node *node);
 // true if t is a permutation that exchanges the last two axes only
 bool ct__is_swapped(ct_tensor t);

@@ -5,17 +5,12 @@
 #include "ops/rules.h"
 
 #define CUMSUM_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMPROD_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMMAX_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define CUMMIN_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define LOGCUMSUMEXP_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
-#define LINEAR_RECURRENCE_ATTRS(F, op) F(op, axis, axis) F(op, reverse, reverse)
 CT_ATTRS(cumsum, CUMSUM_ATTRS);
-CT_ATTRS(cumprod, CUMPROD_ATTRS);
-CT_ATTRS(cummax, CUMMAX_ATTRS);
-CT_ATTRS(cummin, CUMMIN_ATTRS);
-CT_ATTRS(logcumsumexp, LOGCUMSUMEXP_ATTRS);
-CT_ATTRS(linear_recurrence, LINEAR_RECURRENCE_ATTRS);
+CT_ATTRS(cumprod, CUMSUM_ATTRS);
+CT_ATTRS(cummax, CUMSUM_ATTRS);
+CT_ATTRS(cummin, CUMSUM_ATTRS);
+CT_ATTRS(logcumsumexp, CUMSUM_ATTRS);
+CT_ATTRS(linear_recurrence, CUMSUM_ATTRS);
 // They share one layout.
 typedef cumsum_attrs scan_attrs;
 
@@ -31,15 +26,13 @@ static bool scan_infer(ct_call *call) {
 
 // Shifts x by one element along the axis, in the direction of the scan; the first element is `fill`.
 static ct_tensor scan_shift(ct_tensor x, const scan_attrs *attrs, double fill) {
-    int64_t low[CT_MAX_RANK] = {0}, high[CT_MAX_RANK] = {0}, start = attrs->reverse,
-            stop = attrs->reverse ? CT_END : -1;
+    int64_t low[CT_MAX_RANK] = {0}, high[CT_MAX_RANK] = {0};
     int rank = ct__type_of(x)->rank;
     (attrs->reverse ? high : low)[attrs->axis] = 1;
     ct_tensor longer =
         ct_pad(x, ct__number_like(fill, x), .low = {rank, low}, .high = {rank, high});
-    ct_tensor cut =
-        ct_slice(longer, .axes = {1, &attrs->axis}, .start = {1, &start}, .stop = {1, &stop});
-    return ct__shaped_like(cut, x);
+    const int64_t stop = attrs->reverse ? CT_END : -1;
+    return ct__shaped_like(ct__slice_axis(longer, attrs->axis, attrs->reverse, stop), x);
 }
 
 // For complex numbers, which have no running product: one product per element, in which the element is 1.
@@ -67,8 +60,8 @@ ct_tensor ct__product_of_others(ct_tensor x, int64_t axis) {
 
 static bool cumsum_transpose(ct_rule *r) { // element i contributes to all later sums
     const cumsum_attrs *attrs = r->attrs;
-    r->c_in[0] = ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse);
-    return true;
+    return ct__cotangent_is(
+        r, ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse));
 }
 const ct_opdef ct__op_cumsum = {
     SCAN(CUMSUM, cumsum),
@@ -95,9 +88,7 @@ static bool linear_recurrence_infer(ct_call *call) {
     scan_attrs *attrs = call->attrs;
     const ct_type *a = call->in[0], *b = call->in[1];
     if (!ct__check_accepts(call, 0) || !ct__check_accepts(call, 1)) return false;
-    bool same = a->rank == b->rank;
-    for (int i = 0; same && i < a->rank; i++) same = a->dim[i] == b->dim[i];
-    if (!same)
+    if (!ct__same_sizes(a, b))
         return ct__call_err(call, CT_E_SHAPE, "a is %s, b is %s, they must have one shape",
                             ct__type_text(a).s, ct__type_text(b).s) ||
                ct__call_hint(call, "ct_expand brings one to the shape of the other");
@@ -136,8 +127,7 @@ static bool linear_recurrence_eval(const ct_ref *ref) {
 static bool linear_recurrence_jvp(ct_rule *r) { // y'[k] = a[k] y'[k - 1] + a'[k] y[k - 1] + b'[k]
     ct_tensor by_a = CT_NONE;
     if (!ct__is_none(r->t_in[0])) by_a = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 0));
-    r->t_out[0] = scan_recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs);
-    return true;
+    return ct__tangent_is(r, scan_recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs));
 }
 static bool linear_recurrence_transpose(ct_rule *r) { // c[k] + a[k + 1] times the result for k + 1
     scan_attrs back = *(const scan_attrs *)r->attrs;
@@ -146,11 +136,7 @@ static bool linear_recurrence_transpose(ct_rule *r) { // c[k] + a[k + 1] times t
     return true;
 }
 const ct_opdef ct__op_linear_recurrence = {
-    .id = CT_OP_LINEAR_RECURRENCE,
-    .name = "linear_recurrence",
-    .kind = &ct__kind_scan,
-    .n_in = 2,
-    .n_out = 1,
+    CT_OP(LINEAR_RECURRENCE, linear_recurrence, scan, 2, 1),
     CT_FIELDS(linear_recurrence),
     .infer = linear_recurrence_infer,
     .doc = "y[k] = a[k] y[k - 1] + b[k] along an axis, from y = 0 on (reverse: from the end).",
@@ -166,8 +152,7 @@ const ct_opdef ct__op_linear_recurrence = {
 
 static bool cumprod_jvp(ct_rule *r) { // y'[k] = x[k] y'[k - 1] + x'[k] y[k - 1]: correct with zeros
     ct_tensor own = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 1));
-    r->t_out[0] = scan_recurrence(r->in[0], own, r->attrs);
-    return true;
+    return ct__tangent_is(r, scan_recurrence(r->in[0], own, r->attrs));
 }
 const ct_opdef ct__op_cumprod = {
     SCAN(CUMPROD, cumprod),
@@ -187,9 +172,8 @@ const ct_opdef ct__op_cumprod = {
 static bool scan_extreme_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], is_new = ct_or(ct_equal(x, r->out[0]), ct_not_equal(x, x));
     ct_tensor zero = ct__number_like(0, r->in[0]), one = ct__number_like(1, r->in[0]);
-    r->t_out[0] = scan_recurrence(ct_select(is_new, zero, one), ct_select(is_new, r->t_in[0], zero),
-                                  r->attrs);
-    return true;
+    return ct__tangent_is(r, scan_recurrence(ct_select(is_new, zero, one),
+                                             ct_select(is_new, r->t_in[0], zero), r->attrs));
 }
 const ct_opdef ct__op_cummax = {
     SCAN(CUMMAX, cummax),
@@ -232,8 +216,7 @@ static bool logcumsumexp_jvp(ct_rule *r) {
     ct_tensor safe = ct_select(none, ct__number_like(0, y), y);
     ct_tensor before = ct_exp(ct_sub(scan_shift(y, r->attrs, -(double)INFINITY), safe));
     ct_tensor own = ct_exp(ct_sub(r->in[0], safe));
-    r->t_out[0] = scan_recurrence(before, ct_mul(r->t_in[0], own), r->attrs);
-    return true;
+    return ct__tangent_is(r, scan_recurrence(before, ct_mul(r->t_in[0], own), r->attrs));
 }
 const ct_opdef ct__op_logcumsumexp = {
     SCAN(LOGCUMSUMEXP, logcumsumexp),

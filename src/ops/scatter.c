@@ -5,22 +5,10 @@
     F(op, axis, axis)                                                                              \
     F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
 CT_ATTRS(scatter_add, SCATTER_ADD_ATTRS);
-#define SCATTER_ATTRS(F, op)                                                                       \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter, SCATTER_ATTRS);
-#define SCATTER_MUL_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_mul, SCATTER_MUL_ATTRS);
-#define SCATTER_MIN_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_min, SCATTER_MIN_ATTRS);
-#define SCATTER_MAX_ATTRS(F, op)                                                                   \
-    F(op, axis, axis)                                                                              \
-    F(op, leading, batch_dims) F(op, mode, mode) F(op, unique, unique) F(op, sorted, sorted)
-CT_ATTRS(scatter_max, SCATTER_MAX_ATTRS);
+CT_ATTRS(scatter, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_mul, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_min, SCATTER_ADD_ATTRS);
+CT_ATTRS(scatter_max, SCATTER_ADD_ATTRS);
 // They share one layout.
 typedef scatter_add_attrs scatter_any_attrs;
 
@@ -42,9 +30,7 @@ static bool scatter_infer(ct_call *call) {
                ct__hint_cast(call, "updates", (ct_dtype)x->dtype);
     if (!ct__call_fits(call, 2, x->dtype)) return false;
     ct_type required = ct__shaped(&shape, x->dtype, false);
-    bool fits = required.rank == update->rank;
-    for (int a = 0; fits && a < required.rank; a++) fits = required.dim[a] == update->dim[a];
-    if (!fits)
+    if (!ct__same_sizes(&required, update))
         return ct__call_err(call, CT_E_SHAPE, "the updates are %s, x and the indices ask for %s",
                             ct__type_text(update).s, ct__type_text(&required).s) ||
                ct__call_hint(call, "updates have the shape of ct_gather(x, indices); ct_expand "
@@ -74,12 +60,15 @@ static ct_tensor scatter_gather(const ct_rule *r, ct_tensor t) {
     return ct__shaped_like(p, r->in[2]);
 }
 
+// The same with another op, x and updates; all have one layout of attributes.
+static ct_tensor scatter_by(const ct_rule *r, const ct_opdef *op, ct_tensor x, ct_tensor updates) {
+    return ct__record(op, r->attrs, (ct_tensor[]){x, r->in[1], updates}, 3, r->node->here);
+}
+
 // For ops that are linear in x and the updates together.
 static bool scatter_linear_jvp(ct_rule *r) {
-    const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), r->in[1],
-                             ct__or_zeros(r->t_in[2], r->in[2])};
-    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
-    return true;
+    return ct__tangent_is(r, scatter_by(r, r->node->op, ct__or_zeros(r->t_in[0], r->in[0]),
+                                        ct__or_zeros(r->t_in[2], r->in[2])));
 }
 
 static bool scatter_add_transpose(ct_rule *r) {
@@ -132,10 +121,7 @@ static ct_tensor scatter_is_last(const ct_rule *r) {
 static bool scatter_transpose(ct_rule *r) {
     const scatter_any_attrs *attrs = r->attrs;
     if (r->linear[0])
-        r->c_in[0] =
-            ct_scatter(r->c_out[0], r->in[1], ct__zeros_like(r->in[2]), .axis = attrs->axis,
-                       .batch_dims = attrs->batch_dims, .mode = attrs->mode,
-                       .unique = attrs->unique, .sorted = attrs->sorted);
+        r->c_in[0] = scatter_by(r, &ct__op_scatter, r->c_out[0], ct__zeros_like(r->in[2]));
     if (!r->linear[2]) return true;
     ct_tensor p = scatter_gather(r, r->c_out[0]);
     r->c_in[2] = attrs->unique ? p : ct_select(scatter_is_last(r), p, ct__number_like(0, p));
@@ -158,27 +144,19 @@ const ct_opdef ct__op_scatter = {
 static bool scatter_mul_jvp(ct_rule *r) {
     const scatter_any_attrs *attrs = r->attrs;
     ct_tensor by_x = CT_NONE, by_updates = CT_NONE;
-    if (!ct__is_none(r->t_in[0])) {
-        const ct_tensor in[3] = {r->t_in[0], r->in[1], r->in[2]};
-        by_x = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
-    }
+    if (!ct__is_none(r->t_in[0])) by_x = scatter_by(r, r->node->op, r->t_in[0], r->in[2]);
     if (!ct__is_none(r->t_in[2])) {
         if (!attrs->unique)
             return ct__refuse(
                 r->node->ctx, CT_E_UNSUPPORTED, r->node->here, "scatter_mul",
                 "the gradient with respect to the updates needs .unique: no index occurs twice");
-        by_updates = ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->t_in[2],
-                                    .axis = attrs->axis, .batch_dims = attrs->batch_dims,
-                                    .mode = attrs->mode, .unique = true, .sorted = attrs->sorted);
+        by_updates = scatter_by(r, &ct__op_scatter_add, ct__zeros_like(r->in[0]), r->t_in[2]);
         by_updates = ct_mul(r->in[0], by_updates);
     }
-    r->t_out[0] = ct__add_zero(by_x, by_updates);
-    return true;
+    return ct__tangent_is(r, ct__add_zero(by_x, by_updates));
 }
 static bool scatter_mul_transpose(ct_rule *r) { // with respect to x
-    const ct_tensor in[3] = {r->c_out[0], r->in[1], r->in[2]};
-    r->c_in[0] = ct__record(r->node->op, r->attrs, in, 3, r->node->here);
-    return true;
+    return ct__cotangent_is(r, scatter_by(r, r->node->op, r->c_out[0], r->in[2]));
 }
 const ct_opdef ct__op_scatter_mul = {
     SCATTER(SCATTER_MUL, scatter_mul),
@@ -196,22 +174,16 @@ const ct_opdef ct__op_scatter_mul = {
 // The tangent of an element is the mean of the tangents of all candidates that equal it: its own, and
 // those of updates that apply to it.
 static bool scatter_extreme_jvp(ct_rule *r) {
-    const scatter_any_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], updates = r->in[2], y = r->out[0];
     ct_tensor zero = ct__number_like(0, x), one = ct__number_like(1, x);
     ct_tensor x_wins = ct_equal(x, y), update_wins = ct_equal(updates, scatter_gather(r, y));
     ct_tensor update_count = ct_select(update_wins, one, zero),
               total = ct_select(x_wins, one, zero);
     ct_tensor t = ct_select(x_wins, ct__or_zeros(r->t_in[0], x), zero);
-    total = ct_scatter_add(total, r->in[1], update_count, .axis = attrs->axis,
-                           .batch_dims = attrs->batch_dims, .mode = attrs->mode,
-                           .unique = attrs->unique, .sorted = attrs->sorted);
+    total = scatter_by(r, &ct__op_scatter_add, total, update_count);
     if (!ct__is_none(r->t_in[2]))
-        t = ct_scatter_add(t, r->in[1], ct_select(update_wins, r->t_in[2], zero),
-                           .axis = attrs->axis, .batch_dims = attrs->batch_dims,
-                           .mode = attrs->mode, .unique = attrs->unique, .sorted = attrs->sorted);
-    r->t_out[0] = ct_div(t, ct_maximum(total, one)); // total is 0 at NaN
-    return true;
+        t = scatter_by(r, &ct__op_scatter_add, t, ct_select(update_wins, r->t_in[2], zero));
+    return ct__tangent_is(r, ct_div(t, ct_maximum(total, one))); // total is 0 at NaN
 }
 const ct_opdef ct__op_scatter_min = {
     SCATTER(SCATTER_MIN, scatter_min),

@@ -127,8 +127,7 @@ static bool slice_infer(ct_call *call) {
     }
     *attrs = (slice_attrs){
         .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 
 static bool slice_eval(const ct_ref *ref) {
@@ -177,19 +176,14 @@ static bool slice_transpose(ct_rule *r) { // pads the cotangents with zeros, als
     }
     ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = {in->rank, low},
                               .high = {in->rank, high}, .interior = {in->rank, interior});
-    r->c_in[0] = ct__shaped_like(padded, r->in[0]);
-    return true;
+    return ct__cotangent_is(r, ct__shaped_like(padded, r->in[0]));
 }
 
 const ct_opdef ct__op_slice = {
-    .id = CT_OP_SLICE,
-    .name = "slice",
+    CT_OP(SLICE, slice, movement, 1, 1),
     .doc = "Elements start to stop (exclusive) by step along each axis; negative positions count "
            "from the end, CT_END is the end. The lists are for the axes named, or else for the "
            "leading ones; an empty list means 0, the end, 1.",
-    .kind = &ct__kind_movement,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(slice),
     .accepts = CT_ANY,
     .split = ct__split_each,
@@ -266,8 +260,7 @@ static bool pad_infer(ct_call *call) {
                                   ? ct__size_add(ct__size_add(spread_size, own[a]), own[rank + a])
                                   : size);
     }
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 
 static bool pad_eval(const ct_ref *ref) {
@@ -327,8 +320,7 @@ static bool pad_map(ct_map *map) {
 static bool pad_jvp(ct_rule *r) {
     const ct_tensor in[2] = {ct__or_zeros(r->t_in[0], r->in[0]),
                              ct__or_zeros(r->t_in[1], r->in[1])};
-    r->t_out[0] = ct__record(r->node->op, r->attrs, in, 2, r->node->here);
-    return true;
+    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, in, 2, r->node->here));
 }
 
 static bool pad_transpose(ct_rule *r) {
@@ -380,13 +372,9 @@ static bool pad_batch(ct_batching *b) {
 }
 
 const ct_opdef ct__op_pad = {
-    .id = CT_OP_PAD,
-    .name = "pad",
+    CT_OP(PAD, pad, movement, 2, 1),
     .doc = "x with `low` elements before, `high` after and `interior` between each two along each "
            "axis, all of the scalar value; an empty list means none.",
-    .kind = &ct__kind_movement,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(pad),
     .accepts = CT_ANY,
     .split = ct__split_each,
@@ -437,16 +425,11 @@ static bool flip_map(ct_map *map) {
     return true;
 }
 static bool flip_transpose(ct_rule *r) {
-    r->c_in[0] = ct_flip(r->c_out[0], ((const flip_attrs *)r->attrs)->axes);
-    return true;
+    return ct__cotangent_is(r, ct_flip(r->c_out[0], ((const flip_attrs *)r->attrs)->axes));
 }
 const ct_opdef ct__op_flip = {
-    .id = CT_OP_FLIP,
-    .name = "flip",
+    CT_OP(FLIP, flip, movement, 1, 1),
     .doc = "x with the elements along axes (default: all) in the opposite order.",
-    .kind = &ct__kind_movement,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(flip),
     .accepts = CT_ANY,
     .split = ct__split_each,
@@ -506,8 +489,7 @@ static bool concat_infer(ct_call *call) {
         total = ct__size_add(total, ct__size_of(in, axis));
     }
     ct__shape_set(&shape, axis, total);
-    *call->out = ct__shaped(&shape, first->dtype, weak);
-    return true;
+    return ct__out_is(call, &shape, first->dtype, weak);
 }
 static bool concat_eval(const ct_ref *ref) {
     const concat_attrs *attrs = ref->attrs;
@@ -565,12 +547,8 @@ static bool concat_transpose(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_concat = {
-    .id = CT_OP_CONCAT,
-    .name = "concat",
+    CT_OP(CONCAT, concat, movement, -1, 1),
     .doc = "The operands, one after the other along an axis; their other sizes and dtypes agree.",
-    .kind = &ct__kind_movement,
-    .n_in = -1,
-    .n_out = 1,
     CT_FIELDS(concat),
     .accepts = CT_ANY,
     .split = ct__split_each,

@@ -18,13 +18,8 @@ static bool topk_infer(ct_call *call) {
         return ct__call_err(call, CT_E_ARGUMENT, "k is %lld for axis %d of %s", (long long)attrs->k,
                             last, ct__type_text(in).s) ||
                ct__call_hint(call, "k is 0 to %lld", (long long)in->dim[last]);
-    ct_shape shape = ct__call_shape(call, in->rank);
-    if (!shape.dim) return false;
-    for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, in, a);
-    ct__shape_add(&shape, attrs->k);
-    call->out[0] = ct__shaped(&shape, in->dtype, in->weak);
-    call->out[1] = ct__shaped(&shape, CT_I32, false);
-    return true;
+    return ct__resized_type(call, in, last, attrs->k, in->dtype, in->weak, &call->out[0]) &&
+           ct__resized_type(call, in, last, attrs->k, CT_I32, false, &call->out[1]);
 }
 
 // True if element a of x comes before element b in falling order; false if they are equal.
@@ -62,18 +57,13 @@ static bool topk_eval(const ct_ref *ref) {
 }
 static bool topk_jvp(ct_rule *r) {
     int64_t last = ct__type_of(r->in[0])->rank - 1;
-    r->t_out[0] =
-        ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last, .zero_outside = true);
-    return true;
+    return ct__tangent_is(r, ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last,
+                                       .zero_outside = true));
 }
 const ct_opdef ct__op_topk = {
-    .id = CT_OP_TOPK,
-    .name = "topk",
+    CT_OP(TOPK, topk, sort, 1, 2),
     .doc = "The k largest elements along the last axis, in falling order, and their indices (i32); "
            "equals in the order of x; NaN counts as largest.",
-    .kind = &ct__kind_sort,
-    .n_in = 1,
-    .n_out = 2,
     CT_FIELDS(topk),
     .accepts = CT_NUMBERS,
     .infer = topk_infer,
@@ -87,9 +77,7 @@ const ct_opdef ct__op_topk = {
 
 static bool sort_check_shape(ct_call *call, int operand) {
     const ct_type *first = call->in[0], *t = call->in[operand];
-    bool same = first->rank == t->rank;
-    for (int a = 0; same && a < t->rank; a++) same = first->dim[a] == t->dim[a];
-    return same ||
+    return ct__same_sizes(first, t) ||
            ct__call_err(call, CT_E_SHAPE, "operand 1 is %s, operand %d is %s",
                         ct__type_text(first).s, operand + 1, ct__type_text(t).s) ||
            ct__call_hint(call, "they must have one shape: ct_expand brings one to that of another");
@@ -113,14 +101,10 @@ static bool argsort_infer(ct_call *call) {
     return ct__normal_axis(call, &attrs->axis);
 }
 const ct_opdef ct__op_argsort = {
-    .id = CT_OP_ARGSORT,
-    .name = "argsort",
+    CT_OP(ARGSORT, argsort, sort, 1, 1),
     .doc = "The indices that put the elements along an axis into rising order (descending: "
            "falling), as i32: the first is the index of the smallest one. NaN is larger than all "
            "numbers; equals, and -0 and 0 are equal, stay in their order.",
-    .kind = &ct__kind_sort,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(argsort),
     .accepts = CT_NUMBERS,
     .infer = argsort_infer,
@@ -128,18 +112,13 @@ const ct_opdef ct__op_argsort = {
     .samples = {.kinks = true},
 };
 
-#define LEXSORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(lexsort, LEXSORT_ATTRS);
+CT_ATTRS(lexsort, ARGSORT_ATTRS);
 const ct_opdef ct__op_lexsort = {
-    .id = CT_OP_LEXSORT,
-    .name = "lexsort",
+    CT_OP(LEXSORT, lexsort, sort, -1, 1),
     .doc =
         "ct_argsort by several keys of one shape, 8 at most: by the first one, equals by the next "
         "one (NumPy's lexsort has them the other way round). ct_take_along then puts any tensors "
         "into that order.",
-    .kind = &ct__kind_sort,
-    .n_in = -1,
-    .n_out = 1,
     CT_FIELDS(lexsort),
     .accepts = CT_NUMBERS,
     .infer = argsort_infer,
@@ -166,8 +145,7 @@ static bool take_along_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < x->rank; a++)
         ct__shape_add(&shape, a == attrs->axis ? ct__size_of(at, a) : ct__same_size(x, a, at, a));
-    *call->out = ct__shaped(&shape, (ct_dtype)x->dtype, x->weak);
-    return true;
+    return ct__out_is(call, &shape, (ct_dtype)x->dtype, x->weak);
 }
 static bool take_along_body(ct_rule *r) { // a gather along the last axis
     int64_t axis = ((const take_along_attrs *)r->attrs)->axis, order[CT_MAX_RANK];
@@ -178,28 +156,20 @@ static bool take_along_body(ct_rule *r) { // a gather along the last axis
     ct_tensor x = is_last ? r->in[0] : ct_permute(r->in[0], swapped);
     ct_tensor at = is_last ? r->in[1] : ct_permute(r->in[1], swapped);
     ct_tensor y = ct_gather(x, at, .axis = last, .batch_dims = last);
-    r->body_out[0] = is_last ? y : ct_permute(y, swapped);
-    return true;
+    return ct__body_is(r, is_last ? y : ct_permute(y, swapped));
 }
 const ct_opdef ct__op_take_along = {
-    .id = CT_OP_TAKE_ALONG,
-    .name = "take_along",
+    CT_COMPOSED(TAKE_ALONG, take_along, 2, 1),
     .doc =
         "The elements of x at `indices` along an axis, line by line: the indices have x's sizes, "
         "but along the axis any. An index outside gives NaN, or 0 for integers.",
-    .kind = &ct__kind_composition,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(take_along),
     .accepts = CT_NUMBERS | CT_MASK(CT_BOOL) | CT_COMPLEX,
-    .infer = take_along_infer,
-    .body = take_along_body,
     .batch = ct__batch_shifted,
     .widens = true,
 };
 
-#define SORT_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(sort, SORT_ATTRS);
+CT_ATTRS(sort, ARGSORT_ATTRS);
 static bool sort_infer(ct_call *call) {
     sort_attrs *attrs = call->attrs;
     for (int i = 0; i < call->n_in; i++) {
@@ -227,8 +197,7 @@ const ct_opdef ct__op_sort = {
         "The gradient of an element goes where it came from.",
 };
 
-#define SORT_PAIRS_ATTRS(F, op) F(op, axis, axis) F(op, reverse, descending)
-CT_ATTRS(sort_pairs, SORT_PAIRS_ATTRS);
+CT_ATTRS(sort_pairs, ARGSORT_ATTRS);
 const ct_opdef ct__op_sort_pairs = {
     SORT(SORT_PAIRS, sort_pairs, 2),
     .doc = "ct_sort of the keys, and of values in the order of the keys: both have one shape. For "
@@ -256,18 +225,13 @@ static bool searchsorted_infer(ct_call *call) {
     }
     if (ct__promote(x->dtype, x->weak, v->dtype, v->weak) == CT_DEFAULT)
         return ct__no_promotion(call, (ct_dtype)x->dtype, (ct_dtype)v->dtype);
-    *call->out = ct__shaped(&shape, CT_I32, false);
-    return true;
+    return ct__out_is(call, &shape, CT_I32, false);
 }
 const ct_opdef ct__op_searchsorted = {
-    .id = CT_OP_SEARCHSORTED,
-    .name = "searchsorted",
+    CT_OP(SEARCHSORTED, searchsorted, search, 2, 1),
     .doc = "How many elements of x, which are in rising order, are smaller than each value (right: "
            "not larger), as i32: the index at which it belongs. Both have batch_dims axes in front "
            "that go together, then x has one.",
-    .kind = &ct__kind_search,
-    .n_in = 2,
-    .n_out = 1,
     CT_FIELDS(searchsorted),
     .accepts = CT_NUMBERS,
     .infer = searchsorted_infer,
@@ -335,21 +299,15 @@ static bool unique_body(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_unique = {
-    .id = CT_OP_UNIQUE,
-    .name = "unique",
+    CT_COMPOSED(UNIQUE, unique, -1, 4),
     .doc =
         "The first `size` different elements of x (default: as many as x has) in rising order (all "
         "NaN are one), the index in x, read as one line, of the first of each, for each element of "
         "x the index of its value, and how often each occurs in x. Where there are fewer the rest "
         "of the values is `fill` (default: the smallest), of the indices that of the smallest, of "
         "the counts 0; where there are more, inverse names some that are left out.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = 4,
     CT_FIELDS(unique),
     .accepts = CT_NUMBERS,
-    .infer = unique_infer,
-    .body = unique_body,
     .widens = true,
     .samples = {.kinks = true, .jumps = true},
 };

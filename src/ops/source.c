@@ -34,12 +34,8 @@ static bool iota_map(ct_map *map) {
     return true;
 }
 const ct_opdef ct__op_iota = {
-    .id = CT_OP_IOTA,
-    .name = "iota",
+    CT_OP(IOTA, iota, source, 0, 1),
     .doc = "A tensor whose every element is its index along an axis: 0, 1, 2 ...",
-    .kind = &ct__kind_source,
-    .n_in = 0,
-    .n_out = 1,
     CT_FIELDS(iota),
     .accepts = CT_NUMBERS,
     .infer = iota_infer,

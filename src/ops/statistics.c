@@ -22,14 +22,12 @@ CT_ATTRS(var, VAR_ATTRS);
 static bool mean_body(ct_rule *r) {
     const mean_attrs *attrs = r->attrs;
     ct_tensor sum = ct_sum(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = attrs->axes.n ? ct_div(sum, stats_count(r->in[0], &attrs->axes)) : sum;
-    return true;
+    return ct__body_is(r, attrs->axes.n ? ct_div(sum, stats_count(r->in[0], &attrs->axes)) : sum);
 }
 const ct_opdef ct__op_mean = {
-    STATISTIC(MEAN, mean),
+    STATISTIC(MEAN, mean, ct__infer_reduce),
     .doc = "The mean over axes (default: all); NaN of nothing.",
     .accepts = CT_FLOATS | CT_COMPLEX,
-    .infer = ct__infer_reduce,
     .onnx = "ReduceMean",
 };
 
@@ -43,47 +41,38 @@ static bool var_body(ct_rule *r) {
         count = ct_sub(count, ct__number_like((double)attrs->correction, x));
         count = ct_maximum(count, ct__number_like(0, x));
     }
-    r->body_out[0] = ct_div(square, count);
-    return true;
+    return ct__body_is(r, ct_div(square, count));
 }
 const ct_opdef ct__op_var = {
-    STATISTIC(VAR, var),
+    STATISTIC(VAR, var, ct__infer_reduce),
     .doc = "The variance over axes (default: all): the mean squared distance from the mean; the "
            "divisor is the count less `correction`, 0 at least: then infinity, or NaN of equals.",
     .accepts = CT_FLOATS,
-    .infer = ct__infer_reduce,
 };
 
-#define ANY_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-#define ALL_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
-CT_ATTRS(any, ANY_ATTRS);
-CT_ATTRS(all, ALL_ATTRS);
-static bool any_body(ct_rule *r) {
+CT_ATTRS(any, MEAN_ATTRS);
+CT_ATTRS(all, MEAN_ATTRS);
+// Where the largest of the bools, or with `every` the smallest, is true. Both ops have one layout.
+static bool any_or_all_body(ct_rule *r, bool every) {
     const any_attrs *attrs = r->attrs;
     ct_tensor bits = ct_cast(r->in[0], CT_I32);
-    ct_tensor largest = ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = ct_greater(attrs->axes.n ? largest : bits, ct_i(0));
-    return true;
+    if (attrs->axes.n)
+        bits = every ? ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims)
+                     : ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
+    return ct__body_is(r, ct_greater(bits, ct_i(0)));
 }
+static bool any_body(ct_rule *r) { return any_or_all_body(r, false); }
 const ct_opdef ct__op_any = {
-    STATISTIC(ANY, any),
+    STATISTIC(ANY, any, ct__infer_reduce),
     .doc = "Does x (bool) hold anywhere over axes (default: all)? False of nothing.",
     .accepts = CT_MASK(CT_BOOL),
-    .infer = ct__infer_reduce,
     .jvp = CT_NO_GRAD,
 };
-static bool all_body(ct_rule *r) {
-    const all_attrs *attrs = r->attrs;
-    ct_tensor bits = ct_cast(r->in[0], CT_I32);
-    ct_tensor smallest = ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    r->body_out[0] = ct_greater(attrs->axes.n ? smallest : bits, ct_i(0));
-    return true;
-}
+static bool all_body(ct_rule *r) { return any_or_all_body(r, true); }
 const ct_opdef ct__op_all = {
-    STATISTIC(ALL, all),
+    STATISTIC(ALL, all, ct__infer_reduce),
     .doc = "Does x (bool) hold everywhere over axes (default: all)? True of nothing.",
     .accepts = CT_MASK(CT_BOOL),
-    .infer = ct__infer_reduce,
     .jvp = CT_NO_GRAD,
 };
 
@@ -91,10 +80,9 @@ const ct_opdef ct__op_all = {
 
 #define SOFTMAX_ATTRS(F, op) F(op, axes, axes) F(op, bool, masked_zero)
 #define LOG_SOFTMAX_ATTRS(F, op) F(op, axes, axes)
-#define LOGSUMEXP_ATTRS(F, op) F(op, axes, axes) F(op, bool, keepdims)
 CT_ATTRS(softmax, SOFTMAX_ATTRS);
 CT_ATTRS(log_softmax, LOG_SOFTMAX_ATTRS);
-CT_ATTRS(logsumexp, LOGSUMEXP_ATTRS);
+CT_ATTRS(logsumexp, MEAN_ATTRS);
 
 static bool softmax_infer(ct_call *call) { // no axes: the last one
     softmax_attrs *attrs = call->attrs;
@@ -128,15 +116,13 @@ static bool softmax_body(ct_rule *r) {
         return true;
     }
     ct_tensor e = ct_exp(softmax_shift(r->in[0], &attrs->axes));
-    r->body_out[0] = ct_div(e, stats_sum(e, &attrs->axes));
-    return true;
+    return ct__body_is(r, ct_div(e, stats_sum(e, &attrs->axes)));
 }
 static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
     const softmax_attrs *attrs = r->attrs;
     if (ct__is_none(r->c_out[0])) return true;
     ct_tensor cy = ct_mul(r->c_out[0], r->out[0]);
-    r->c_in[0] = ct_sub(cy, ct_mul(r->out[0], stats_sum(cy, &attrs->axes)));
-    return true;
+    return ct__cotangent_is(r, ct_sub(cy, ct_mul(r->out[0], stats_sum(cy, &attrs->axes))));
 }
 bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero) {
     if (node->op != &ct__op_softmax) return false;
@@ -145,11 +131,10 @@ bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero) {
     return attrs->axes.n == 1 && attrs->axes.v[0] == node->out->rank - 1;
 }
 const ct_opdef ct__op_softmax = {
-    STATISTIC(SOFTMAX, softmax),
+    STATISTIC(SOFTMAX, softmax, softmax_infer),
     .doc = "exp(x) divided by its sum over axes (default: the last). Where all of them are "
            "-infinity: NaN, or, with masked_zero, zeros.",
     .accepts = CT_FLOATS,
-    .infer = softmax_infer,
     .vjp = softmax_vjp,
     .onnx = "Softmax",
     .samples = {.ulp = 8},
@@ -159,21 +144,18 @@ const ct_opdef ct__op_softmax = {
 static bool log_softmax_body(ct_rule *r) {
     const log_softmax_attrs *attrs = r->attrs;
     ct_tensor z = softmax_shift(r->in[0], &attrs->axes);
-    r->body_out[0] = ct_sub(z, ct_log(stats_sum(ct_exp(z), &attrs->axes)));
-    return true;
+    return ct__body_is(r, ct_sub(z, ct_log(stats_sum(ct_exp(z), &attrs->axes))));
 }
 static bool log_softmax_vjp(ct_rule *r) { // c - exp(y) sum(c)
     const log_softmax_attrs *attrs = r->attrs;
     ct_tensor c = r->c_out[0];
     if (ct__is_none(c)) return true;
-    r->c_in[0] = ct_sub(c, ct_mul(ct_exp(r->out[0]), stats_sum(c, &attrs->axes)));
-    return true;
+    return ct__cotangent_is(r, ct_sub(c, ct_mul(ct_exp(r->out[0]), stats_sum(c, &attrs->axes))));
 }
 const ct_opdef ct__op_log_softmax = {
-    STATISTIC(LOG_SOFTMAX, log_softmax),
+    STATISTIC(LOG_SOFTMAX, log_softmax, softmax_infer),
     .doc = "The logarithm of softmax over axes (default: the last).",
     .accepts = CT_FLOATS,
-    .infer = softmax_infer,
     .vjp = log_softmax_vjp,
     .onnx = "LogSoftmax",
     .samples = {.ulp = 8},
@@ -188,14 +170,12 @@ static bool logsumexp_body(ct_rule *r) {
     largest = ct_select(ct_is_finite(largest), largest, ct_f(0));
     ct_tensor e = ct_exp(ct_sub(x, largest));
     ct_tensor sum = attrs->axes.n ? stats_sum(e, &attrs->axes) : e;
-    r->body_out[0] = ct__of_type(ct_add(ct_log(sum), largest), r->node->out);
-    return true;
+    return ct__body_is(r, ct__of_type(ct_add(ct_log(sum), largest), r->node->out));
 }
 const ct_opdef ct__op_logsumexp = {
-    STATISTIC(LOGSUMEXP, logsumexp),
+    STATISTIC(LOGSUMEXP, logsumexp, ct__infer_reduce),
     .doc = "The logarithm of the sum of exp(x) over axes (default: all), without overflow.",
     .accepts = CT_FLOATS,
-    .infer = ct__infer_reduce,
     .onnx = "ReduceLogSumExp",
     .samples = {.ulp = 8},
     .autocast = CT_CAST_F32,
@@ -244,8 +224,8 @@ static bool cross_entropy_body(ct_rule *r) {
     ct_tensor rows = ct_sub(log, ct_sub(ct__add_last(target), largest));
     r->body_out[1] = ct__of_type(ct_add(log, largest), &r->node->out[1]);
     rows = ct__of_type(rows, &r->node->out[1]);
-    r->body_out[0] = attrs->per_row ? rows : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1));
-    return true;
+    return ct__body_is(r, attrs->per_row ? rows
+                                         : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1)));
 }
 // For each row: (softmax - one-hot of the target) c, and softmax times the cotangent of log-sum-exp.
 static bool cross_entropy_vjp(ct_rule *r) {
@@ -264,8 +244,7 @@ static bool cross_entropy_vjp(ct_rule *r) {
         ct_tensor class_index = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
         p = ct_sub(p, ct_select(ct_equal(class_index, ct__add_last(r->in[1])), c, ct_f(0)));
     }
-    r->c_in[0] = p;
-    return true;
+    return ct__cotangent_is(r, p);
 }
 // The batch is one more axis of rows; the mean is computed afterwards, over the other axes.
 static bool cross_entropy_batch(ct_batching *b) {
@@ -280,17 +259,11 @@ static bool cross_entropy_batch(ct_batching *b) {
     return true;
 }
 const ct_opdef ct__op_cross_entropy = {
-    .id = CT_OP_CROSS_ENTROPY,
-    .name = "cross_entropy",
+    CT_COMPOSED(CROSS_ENTROPY, cross_entropy, 2, 2),
     .doc = "The mean over rows of -log(softmax(logits))[target]: logits (..., V), integer targets "
            "(...); per_row: not averaged. A target outside 0 to V - 1 gives NaN.",
-    .kind = &ct__kind_composition,
-    .n_in = 2,
-    .n_out = 2,
     CT_FIELDS(cross_entropy),
     .accepts = CT_FLOATS,
-    .infer = cross_entropy_infer,
-    .body = cross_entropy_body,
     .batch = cross_entropy_batch,
     .widens = true,
     .vjp = cross_entropy_vjp,
@@ -301,9 +274,8 @@ const ct_opdef ct__op_cross_entropy = {
 // ------------------------------------------------------------------------ norms over the last axis
 
 #define LAYER_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
-#define RMS_NORM_ATTRS(F, op) F(op, num, eps) F(op, i64, present)
 CT_ATTRS(layer_norm, LAYER_NORM_ATTRS);
-CT_ATTRS(rms_norm, RMS_NORM_ATTRS);
+CT_ATTRS(rms_norm, LAYER_NORM_ATTRS);
 
 // x (..., C); all other operands are (C,), in its dtype.
 static bool last_norm_infer(ct_call *call) {
@@ -367,8 +339,7 @@ static bool last_norm_body(ct_rule *r, bool centred) {
     ct_tensor y = n.normalised;
     if (last_norm_weight(r)) y = ct_mul(y, r->in[last_norm_weight(r)]);
     if (last_norm_bias(r)) y = ct_add(y, r->in[last_norm_bias(r)]);
-    r->body_out[0] = y;
-    return true;
+    return ct__body_is(r, y);
 }
 static bool last_norm_vjp(ct_rule *r, bool centred) {
     last_norm n;
@@ -385,8 +356,7 @@ static bool last_norm_vjp(ct_rule *r, bool centred) {
     if (last_norm_bias(r)) r->c_in[last_norm_bias(r)] = last_norm_sum_rows(c, n.last);
     if (last_norm_weight(r))
         r->c_in[last_norm_weight(r)] = last_norm_sum_rows(ct_mul(c, n.normalised), n.last);
-    r->c_in[0] = ct_mul(ct_sub(rest, ct_mul(n.normalised, mean_c_x)), n.inv_std);
-    return true;
+    return ct__cotangent_is(r, ct_mul(ct_sub(rest, ct_mul(n.normalised, mean_c_x)), n.inv_std));
 }
 static bool layer_norm_body(ct_rule *r) { return last_norm_body(r, true); }
 static bool layer_norm_vjp(ct_rule *r) { return last_norm_vjp(r, true); }

@@ -171,8 +171,7 @@ static bool windows_infer(ct_call *call) {
                                 own + i, ct__type_text(in).s, (long long)w.size, axis);
         ct__shape_add(&shape, w.size);
     }
-    *call->out = ct__shaped(&shape, in->dtype, in->weak);
-    return true;
+    return ct__out_is(call, &shape, in->dtype, in->weak);
 }
 
 static bool windows_eval(const ct_ref *ref) {
@@ -256,8 +255,7 @@ static bool windows_map(ct_map *map) {
 static bool windows_jvp(ct_rule *r) {
     windows_attrs attrs = *(const windows_attrs *)r->attrs;
     attrs.fill = (ct_num){0};
-    r->t_out[0] = ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here);
-    return true;
+    return ct__tangent_is(r, ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here));
 }
 
 // If `base` has strides, each position tests for each tap, by a remainder, whether it has a window.
@@ -355,13 +353,11 @@ static bool windows_transpose(ct_rule *r) {
                           .base = attrs->stride,
                           .taps = true};
     ct_tensor c = ct__record(r->node->op, &back, r->c_out, 1, r->node->here);
-    r->c_in[0] = attrs->taps ? c : ct_sum(c, .axes = {n, taps});
-    return true;
+    return ct__cotangent_is(r, attrs->taps ? c : ct_sum(c, .axes = {n, taps}));
 }
 
 const ct_opdef ct__op_windows = {
-    .id = CT_OP_WINDOWS,
-    .name = "windows",
+    CT_OP(WINDOWS, windows, movement, 1, 1),
     .doc = "The elements of moving windows of x, a view: along each of the axes (default: the last "
            "ones) the number of windows, and after all axes one of taps for each, of `size`. Tap t "
            "of window o is x at o * stride + t * dilation - low, divided by `base` "
@@ -369,9 +365,6 @@ const ct_opdef ct__op_windows = {
            "many windows as fit x with low and high elements around it, or `counts`, with which "
            "dilation may be negative. taps: x has the axes of taps already, and each tap sees its "
            "own x; so the gradient of windows is windows.",
-    .kind = &ct__kind_movement,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(windows),
     .accepts = CT_ANY,
     .split = ct__split_each,

@@ -95,25 +95,17 @@ static void stage_apply(int stage_index, const ct_transform *self, ct_update *u)
 }
 
 enum { STAGE_CLIP, STAGE_ADAM, STAGE_DECAY, STAGE_TRACE, STAGE_NESTEROV, STAGE_SCALE, STAGE_LR };
-static void transform_clip(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_CLIP, self, u);
-}
-static void transform_adam(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_ADAM, self, u);
-}
-static void transform_decay(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_DECAY, self, u);
-}
-static void transform_trace(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_TRACE, self, u);
-}
-static void transform_nesterov(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_NESTEROV, self, u);
-}
-static void transform_scale(const ct_transform *self, ct_update *u) {
-    stage_apply(STAGE_SCALE, self, u);
-}
-static void transform_lr(const ct_transform *self, ct_update *u) { stage_apply(STAGE_LR, self, u); }
+#define STAGE_TRANSFORM(name, STAGE)                                                               \
+    static void transform_##name(const ct_transform *self, ct_update *u) {                         \
+        stage_apply(STAGE_##STAGE, self, u);                                                       \
+    }
+STAGE_TRANSFORM(clip, CLIP)
+STAGE_TRANSFORM(adam, ADAM)
+STAGE_TRANSFORM(decay, DECAY)
+STAGE_TRANSFORM(trace, TRACE)
+STAGE_TRANSFORM(nesterov, NESTEROV)
+STAGE_TRANSFORM(scale, SCALE)
+STAGE_TRANSFORM(lr, LR)
 
 const ct_stage ct__stages[CT_STAGES] = {
     [STAGE_CLIP] = {transform_clip, 0, 1, clip_step_numbers, stage_multiply_by_number, {NULL}},

@@ -30,20 +30,13 @@ static bool global_norm_body(ct_rule *r) {
             ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
         sum = i ? ct_add_at(sum, square_sum, here) : square_sum;
     }
-    r->body_out[0] = ct_sqrt_at(sum, here);
-    return true;
+    return ct__body_is(r, ct_sqrt_at(sum, here));
 }
 const ct_opdef ct__op_global_norm = {
-    .id = CT_OP_GLOBAL_NORM,
-    .name = "global_norm",
+    CT_COMPOSED(GLOBAL_NORM, global_norm, -1, 1),
     .doc = "The square root of the sum of squares of all operands, in f32 at least.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = 1,
     .accepts = CT_FLOATS,
     .scattered = true,
-    .infer = global_norm_infer,
-    .body = global_norm_body,
 };
 
 // --------------------------------------------------------------------------------------- an update
@@ -90,9 +83,8 @@ static bool update_body(ct_rule *r) {
         state += stage->n_states;
         in += stage->n_states + stage->n_numbers;
     }
-    r->body_out[0] = update_narrow(ct_add_at(context.param, context.update, context.here),
-                                   ct_dtype_of(r->in[0]), context.here);
-    return true;
+    return ct__body_is(r, update_narrow(ct_add_at(context.param, context.update, context.here),
+                                        ct_dtype_of(r->in[0]), context.here));
 }
 static const char *update_operand_name(const ct_node *node, int operand) {
     const ct_ints *stages = &((const update_attrs *)node->attrs)->stages;
@@ -105,15 +97,9 @@ static const char *update_operand_name(const ct_node *node, int operand) {
     return NULL;
 }
 const ct_opdef ct__op_update = {
-    .id = CT_OP_UPDATE,
-    .name = "update",
+    CT_COMPOSED(UPDATE, update, -1, -1),
     .doc = "A step of a parameter by its gradient: the stages of an optimizer, then their sum.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(update),
     .accepts = CT_FLOATS,
-    .infer = update_infer,
-    .body = update_body,
     .operand_name = update_operand_name,
 };

@@ -45,16 +45,10 @@ static bool call_body(ct_rule *r) {
 
 CT_ATTR_FIELDS(call, CALL_ATTRS);
 const ct_opdef ct__op_call = {
-    .id = CT_OP_CALL,
-    .name = "call",
+    CT_COMPOSED(CALL, call, -1, -1),
     .doc = "A traced function of C.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(call),
     .accepts = CT_ANY,
-    .infer = call_infer,
-    .body = call_body,
 };
 
 bool ct__call_given(ct_ctx *ctx, const char *op, const ct_tensor *in, size_t n_in,

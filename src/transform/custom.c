@@ -11,7 +11,6 @@
 CT_ATTRS(custom, CUSTOM_ATTRS);
 
 static const custom_attrs *custom_attrs_of(const ct_node *node) { return node->attrs; }
-static bool custom_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 
 static bool custom_infer(ct_call *call) {
     return ct__infer_body(call, ((const custom_attrs *)call->attrs)->body);
@@ -161,14 +160,14 @@ static void custom_back_tangents(const ct_tensor *in, ct_tensor *out, void *user
     ok = ok && ct__inline(ctx, body, in, outs);
     for (size_t i = 0; i < n_out && ok; i++) {
         ok = ct__resolve(ctx, outs[i], &vals[i], "custom_vjp", (int)i, here);
-        cots[i] = ok && custom_has_slope(outs[i]) ? in[first + i] : CT_NONE;
+        cots[i] = ok && ct__has_slope(outs[i]) ? in[first + i] : CT_NONE;
     }
     for (size_t i = 0; i < n_in && ok; i++)
-        if (custom_has_slope(in[i]))
+        if (ct__has_slope(in[i]))
             ok = ct__resolve(ctx, in[i], &wrt[n++], "custom_vjp", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, cots, n_out, wrt, n, grads);
     for (size_t i = 0, k = 0; i < n_in && ok; i++) {
-        if (!custom_has_slope(in[i])) continue;
+        if (!ct__has_slope(in[i])) continue;
         if (ct__is_none(grads[k])) grads[k] = ct__zeros_like(in[i]);
         ok = ct__resolve(ctx, grads[k], &vals[k], "custom_vjp", (int)i, here);
         k++;
@@ -193,28 +192,22 @@ static bool custom_back_jvp(ct_rule *r) {
     for (size_t i = 0; i < n && ok; i++) {
         size_t of = i < first ? i : cots + i - first;
         args[i] = r->in[of];
-        if (ct__is_none(r->t_in[of]) || !custom_has_slope(r->in[of])) continue;
+        if (ct__is_none(r->t_in[of]) || !ct__has_slope(r->in[of])) continue;
         args[n + m.n_moving] = r->t_in[of];
         moving[m.n_moving++] = (int64_t)i;
     }
-    for (size_t i = 0; i < n_in && ok; i++) n_float += custom_has_slope(r->in[i]);
+    for (size_t i = 0; i < n_in && ok; i++) n_float += ct__has_slope(r->in[i]);
     ok = ok && ct__on_parameters(r->node, custom_back_tangents, &m, args, n + m.n_moving, slopes,
                                  n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        r->t_out[i] = custom_has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
+        r->t_out[i] = ct__has_slope(r->in[i]) ? slopes[k++] : CT_NONE;
     return ok;
 }
 const ct_opdef ct__op_custom_back = {
-    .id = CT_OP_CUSTOM_BACK,
-    .name = "custom_back",
+    CT_COMPOSED(CUSTOM_BACK, custom_back, -1, -1),
     .doc = "What the reverse rule of a custom_vjp node gives.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(custom),
     .accepts = CT_ANY,
-    .infer = custom_back_infer,
-    .body = custom_back_body,
     .jvp = custom_back_jvp,
 };
 
@@ -235,12 +228,8 @@ static bool custom_vjp(ct_rule *r) {
 }
 // In forward mode it is differentiated through its body.
 const ct_opdef ct__op_custom_vjp = {
-    .id = CT_OP_CUSTOM_VJP,
-    .name = "custom_vjp",
+    CT_OP(CUSTOM_VJP, custom_vjp, composition, -1, -1),
     .doc = "A traced function with its own reverse rule.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(custom),
     .accepts = CT_ANY,
     .infer = custom_infer,
@@ -296,10 +285,9 @@ static void custom_trace_forward_rule(const ct_tensor *in, ct_tensor *out, void 
     bool ok =
         slopes || ct__err_memory(&ctx->err, node->here, node->op->name, n_in * sizeof *slopes);
     ok = ok && rule->record(node, in, in + n_in, tangents, out);
-    for (size_t i = 0; i < n_out && ok; i++)
-        ok = ct__resolve(ctx, out[i], &slopes[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, out, n_out, slopes, node->op->name, node->here);
     for (size_t i = 0; i < n_in && ok; i++)
-        if (custom_has_slope(tangents[i]))
+        if (ct__has_slope(tangents[i]))
             ok = ct__resolve(ctx, tangents[i], &moving[n++], node->op->name, (int)i, node->here);
     // Only ops have transpose rules.
     ok = ok && ct__expand_bodies(ctx, slopes, n_out, n, NULL) &&
@@ -323,7 +311,7 @@ bool ct__apply_forward_rule(ct_rule *r, const ct_forward_rule *rule) {
     ok = ok && ct__on_parameters(r->node, custom_trace_forward_rule, rule, args, n + n_numbers,
                                  r->t_out, n_out);
     for (size_t i = 0; i < n_out && ok; i++)
-        if (!custom_has_slope(r->out[i])) r->t_out[i] = CT_NONE;
+        if (!ct__has_slope(r->out[i])) r->t_out[i] = CT_NONE;
     return ok;
 }
 
@@ -341,12 +329,8 @@ static bool custom_jvp(ct_rule *r) {
                                                         .record = custom_record_rule});
 }
 const ct_opdef ct__op_custom_jvp = {
-    .id = CT_OP_CUSTOM_JVP,
-    .name = "custom_jvp",
+    CT_OP(CUSTOM_JVP, custom_jvp, composition, -1, -1),
     .doc = "A traced function with its own forward rule.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(custom),
     .accepts = CT_ANY,
     .infer = custom_infer,
@@ -436,43 +420,28 @@ static bool custom_record(ct_ctx *ctx, const custom_call *c, ct_tensor *result) 
     return true;
 }
 
-static void custom_call_or_poison(const custom_call *c, ct_tensor *out) {
+static void custom_call_or_poison(const ct_opdef *def, ct_fn f, ct_fn rule, void *user,
+                                  const ct_tensor *in, size_t n_in, ct_tensor *out, size_t n_out,
+                                  ct_loc here) {
     ct_ctx *ctx = ct__ctx();
     ct_tensor t;
-    if (!ctx || !ct__call_given(ctx, c->op, c->in, c->n_in, out, c->n_out, c->here)) return;
-    if (ct__given(ctx, (void *)(uintptr_t)c->f, c->here, c->op, "the function") &&
-        ct__given(ctx, (void *)(uintptr_t)c->rule, c->here, c->op, "the rule") &&
-        custom_record(ctx, c, &t))
-        ct__outputs(t, out, c->n_out);
+    const bool forward = def == &ct__op_custom_jvp;
+    const custom_call c = {def->name, def, f, rule, user, in, n_in, n_out, forward, here};
+    if (!ctx || !ct__call_given(ctx, c.op, in, n_in, out, n_out, here)) return;
+    if (ct__given(ctx, (void *)(uintptr_t)f, here, c.op, "the function") &&
+        ct__given(ctx, (void *)(uintptr_t)rule, here, c.op, "the rule") &&
+        custom_record(ctx, &c, &t))
+        ct__outputs(t, out, n_out);
     else
-        ct__poison_all(ctx, out, c->n_out, c->here);
+        ct__poison_all(ctx, out, n_out, here);
 }
 
 void ct_custom_vjp_at(ct_fn f, ct_fn vjp, void *user, const ct_tensor *in, size_t n_in,
                       ct_tensor *out, size_t n_out, ct_loc here) {
-    const custom_call c = {.op = "custom_vjp",
-                           .def = &ct__op_custom_vjp,
-                           .f = f,
-                           .rule = vjp,
-                           .user = user,
-                           .in = in,
-                           .n_in = n_in,
-                           .n_out = n_out,
-                           .here = here};
-    custom_call_or_poison(&c, out);
+    custom_call_or_poison(&ct__op_custom_vjp, f, vjp, user, in, n_in, out, n_out, here);
 }
 
 void ct_custom_jvp_at(ct_fn f, ct_fn jvp, void *user, const ct_tensor *in, size_t n_in,
                       ct_tensor *out, size_t n_out, ct_loc here) {
-    const custom_call c = {.op = "custom_jvp",
-                           .def = &ct__op_custom_jvp,
-                           .f = f,
-                           .rule = jvp,
-                           .user = user,
-                           .in = in,
-                           .n_in = n_in,
-                           .n_out = n_out,
-                           .forward = true,
-                           .here = here};
-    custom_call_or_poison(&c, out);
+    custom_call_or_poison(&ct__op_custom_jvp, f, jvp, user, in, n_in, out, n_out, here);
 }

@@ -48,8 +48,7 @@ static bool derivative_inline(inlined *to, const ct_node *node, const ct_body *b
     bool ok = to->outs && to->vals && to->slopes;
     if (!ok) ct__err_memory(&ctx->err, node->here, node->op->name, n * sizeof *to->vals);
     ok = ok && ct__inline(ctx, body, in, to->outs);
-    for (size_t i = 0; i < n && ok; i++)
-        ok = ct__resolve(ctx, to->outs[i], &to->vals[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, to->outs, n, to->vals, node->op->name, node->here);
     for (size_t i = 0; i < n_wrt && ok; i++)
         ok =
             ct__resolve(ctx, in[wrt[i]], &to->vals[n + i], node->op->name, (int)wrt[i], node->here);
@@ -107,16 +106,10 @@ static void jvp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
 static bool jvp_body(ct_rule *r) { return derivative_trace_body(r, jvp_trace); }
 
 const ct_opdef ct__op_jvp = {
-    .id = CT_OP_JVP,
-    .name = "jvp",
+    CT_COMPOSED(JVP, jvp, -1, -1),
     .doc = "A traced function and its derivative along tangents.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(jvp),
     .accepts = CT_ANY,
-    .infer = jvp_infer,
-    .body = jvp_body,
 };
 
 // --------------------------------------------------------------------------------------------- vjp
@@ -157,16 +150,10 @@ static void vjp_trace(const ct_tensor *in, ct_tensor *out, void *user) {
 static bool vjp_body(ct_rule *r) { return derivative_trace_body(r, vjp_trace); }
 
 const ct_opdef ct__op_vjp = {
-    .id = CT_OP_VJP,
-    .name = "vjp",
+    CT_COMPOSED(VJP, vjp, -1, -1),
     .doc = "A traced function and the gradients of its results, weighted by cotangents.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(vjp),
     .accepts = CT_ANY,
-    .infer = vjp_infer,
-    .body = vjp_body,
 };
 
 // --------------------------------------------------------------------------------------- recording

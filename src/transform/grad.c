@@ -59,12 +59,8 @@ static bool linear_refuse_jvp(ct_rule *r) {
                       "a tangent of %s was differentiated", linear_composition(r)->op->name);
 }
 const ct_opdef ct__op_linear = {
-    .id = CT_OP_LINEAR,
-    .name = "linear",
+    CT_OP(LINEAR, linear, transform, -1, -1),
     .doc = "The tangent of a composition that has its own vjp.",
-    .kind = &ct__kind_transform,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(linear),
     .accepts = CT_ANY,
     .infer = linear_infer,
@@ -114,12 +110,8 @@ static bool grad_expand_node(ct_ctx *ctx, const ct_node *node, const ct_val *in,
     return ct__grad_expand(ctx, node, in[0], in + 1, node->n_in - 1u, out);
 }
 const ct_opdef ct__op_grad = {
-    .id = CT_OP_GRAD,
-    .name = "grad",
+    CT_OP(GRAD, grad, transform, -1, -1),
     .doc = "Gradients of a scalar with respect to values that it depends on.",
-    .kind = &ct__kind_transform,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(grad),
     .accepts = CT_ANY,
     .infer = grad_infer,
@@ -329,20 +321,11 @@ static bool grad_linearise_node(ct_linear *l, size_t i) {
         active = active || !ct__is_none(t_in[k]);
     }
     if (!active) return true;
-    ct_tensor *in = ct__arena(&l->scratch, node->n_in * sizeof *in),
-              *out = ct__arena(&l->scratch, node->n_out * sizeof *out);
+    ct_rule r = ct__rule_of(&l->scratch, node);
     ct_tensor *t_out = ct__arena_zero(&l->scratch, node->n_out * sizeof *t_out);
-    if (!in || !out || !t_out) return false;
-    for (int k = 0; k < node->n_in; k++) in[k] = ct__handle_of(node->in[k]);
-    for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
-    ct_rule r = {.node = node,
-                 .attrs = node->attrs,
-                 .n_in = node->n_in,
-                 .n_out = node->n_out,
-                 .in = in,
-                 .out = out,
-                 .t_in = t_in,
-                 .t_out = t_out};
+    if (!r.in || !t_out) return false;
+    r.t_in = t_in;
+    r.t_out = t_out;
     const ct_node *before = ct__top(l->ctx)->nodes;
     if (!(node->op->vjp ? grad_record_linear(l, &r) : node->op->jvp(&r))) return false;
     for (int k = 0; k < node->n_out; k++) t_out[k] = ct__tangent_like(t_out[k], &node->out[k]);
@@ -488,27 +471,16 @@ typedef struct {
 static bool grad_transpose_node(ct_linear *l, mark *marks, ct_node *node) {
     mark *m = &marks[node->index];
     bool *linear = ct__arena_zero(&l->scratch, node->n_in + 1u);
-    ct_tensor *in = ct__arena(&l->scratch, node->n_in * sizeof *in),
-              *out = ct__arena(&l->scratch, node->n_out * sizeof *out);
+    ct_rule r = ct__rule_of(&l->scratch, node);
     ct_tensor *c_in = ct__arena_zero(&l->scratch, node->n_in * sizeof *c_in);
-    if (!linear || !in || !out || !c_in) return false;
-    for (int k = 0; k < node->n_in; k++) {
-        linear[k] = marks[node->in[k].node->index].linear;
-        in[k] = ct__handle_of(node->in[k]);
-    }
-    for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
+    if (!linear || !r.in || !c_in) return false;
+    for (int k = 0; k < node->n_in; k++) linear[k] = marks[node->in[k].node->index].linear;
     if (!node->op->transpose)
         return ct__refuse(l->ctx, CT_E_INTERNAL, node->here, "grad",
                           "%s has no transpose rule but appears in a tangent", node->op->name);
-    ct_rule r = {.node = node,
-                 .attrs = node->attrs,
-                 .n_in = node->n_in,
-                 .n_out = node->n_out,
-                 .in = in,
-                 .out = out,
-                 .c_out = m->c,
-                 .c_in = c_in,
-                 .linear = linear};
+    r.c_out = m->c;
+    r.c_in = c_in;
+    r.linear = linear;
     const ct_node *before = ct__top(l->ctx)->nodes;
     if (!node->op->transpose(&r) || l->ctx->err.code) return false;
     for (int k = 0; k < node->n_in; k++) {

@@ -30,17 +30,11 @@ static bool record_hook_jvp(ct_rule *r) {
     return true;
 }
 const ct_opdef ct__op_record_hook = {
-    .id = CT_OP_RECORD_HOOK,
-    .name = "record_hook",
+    CT_COMPOSED(RECORD_HOOK, record_hook, -1, -1),
     .doc = "The first operands, where a binding has a rule for gradients.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(record_hook),
     .accepts = CT_ANY,
     .scattered = true,
-    .infer = record_hook_infer,
-    .body = record_hook_body,
     .jvp = record_hook_jvp,
 };
 
@@ -104,23 +98,16 @@ static ct_tensor surrogate_loss_product(ct_tensor t, ct_tensor cotangent) {
     return ct_sum(each);
 }
 static bool surrogate_loss_body(ct_rule *r) {
-    r->body_out[0] = surrogate_loss_product(r->in[0], r->in[1]);
-    return true;
+    return ct__body_is(r, surrogate_loss_product(r->in[0], r->in[1]));
 }
 static bool surrogate_loss_jvp(ct_rule *r) {
-    r->t_out[0] = ct__is_none(r->t_in[0]) ? CT_NONE : surrogate_loss_product(r->t_in[0], r->in[1]);
-    return true;
+    return ct__tangent_is(
+        r, ct__is_none(r->t_in[0]) ? CT_NONE : surrogate_loss_product(r->t_in[0], r->in[1]));
 }
 const ct_opdef ct__op_surrogate_loss = {
-    .id = CT_OP_SURROGATE_LOSS,
-    .name = "surrogate_loss",
+    CT_COMPOSED(SURROGATE_LOSS, surrogate_loss, 2, 1),
     .doc = "The sum of the products with a cotangent, which is constant for gradients.",
-    .kind = &ct__kind_composition,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_ANY,
-    .infer = surrogate_loss_infer,
-    .body = surrogate_loss_body,
     .jvp = surrogate_loss_jvp,
 };
 
@@ -319,8 +306,7 @@ bool ct_history_cut_at(const ct_tensor *roots, size_t n, const ct_tensor *target
     cut_search c = {0};
     ct_val *vals = ct__malloc((n + 1) * sizeof *vals);
     bool ok = vals;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = ct__resolve(ctx, roots[i], &vals[i], "backward", (int)i, here);
+    ok = ok && ct__resolve_all(ctx, roots, n, vals, "backward", here);
     ok = ok && ct__history(ctx, vals, n, &c.list) && ct__history_is_whole(ctx, &c.list, here);
     ok = ok && cut_find_paths(&c, targets, n_targets);
     if (ok) {

@@ -16,7 +16,6 @@ typedef struct function {
 static bool jacobian_no_memory(const function *s, size_t n) {
     return ct__err_memory(&s->ctx->err, s->here, s->op, n * sizeof(ct_tensor));
 }
-static bool jacobian_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 
 // Returns all unit tensors of a type: (size, its sizes...).
 static ct_tensor jacobian_basis(const ct_type *type, ct_loc here) {
@@ -112,7 +111,7 @@ static bool jacobian_call_function(const function *s, const ct_tensor *in, ct_te
         return false;
     ct_call_at(s->f, s->user, in, s->n_in, out, s->n_out, s->here);
     for (size_t i = 0; i < s->n_out && !s->ctx->err.code; i++)
-        if (!jacobian_has_slope(out[i]))
+        if (!ct__has_slope(out[i]))
             ct__fail(s->ctx, CT_E_DTYPE, s->here, s->op,
                      "result %zu is %s, only floats have derivatives", i + 1,
                      ct__type_text(ct__type_of(out[i])).s);
@@ -129,13 +128,12 @@ void ct_jacfwd_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
     for (size_t k = 0; k < n_in && ok; k++) {
         const ct_type *type = ct__type_of(in[k]);
         s.which = k;
-        ok = !jacobian_has_slope(in[k]) ||
+        ok = !ct__has_slope(in[k]) ||
              jacobian_map_basis(&s, jacobian_push_forward, in, type, -1, columns, n_out);
         for (size_t i = 0; i < n_out && ok; i++)
             jacobians[i * n_in + k] =
-                jacobian_has_slope(in[k])
-                    ? jacobian_reshape(columns[i], ct__type_of(out[i]), type, here)
-                    : CT_NONE;
+                ct__has_slope(in[k]) ? jacobian_reshape(columns[i], ct__type_of(out[i]), type, here)
+                                     : CT_NONE;
     }
     if (!ok) ct__poison_all(s.ctx, jacobians, n_in * n_out, here);
 }
@@ -151,9 +149,8 @@ void ct_jacrev_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_tens
         s.which = i;
         ok = jacobian_map_basis(&s, jacobian_pull_back, in, type, 0, row, n_in);
         for (size_t k = 0; k < n_in && ok; k++)
-            row[k] = jacobian_has_slope(in[k])
-                         ? jacobian_reshape(row[k], type, ct__type_of(in[k]), here)
-                         : CT_NONE;
+            row[k] = ct__has_slope(in[k]) ? jacobian_reshape(row[k], type, ct__type_of(in[k]), here)
+                                          : CT_NONE;
     }
     if (!ok) ct__poison_all(s.ctx, jacobians, n_in * n_out, here);
 }
@@ -184,7 +181,7 @@ void ct_hessian_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, ct_ten
         jacobian_no_memory(&s, n);
     for (size_t i = 0; i < n && !s.ctx->err.code; i++)
         for (size_t k = 0; k < n_in; k++)
-            if (!jacobian_has_slope(in[i % n_in])) hessians[i * n_in + k] = CT_NONE;
+            if (!ct__has_slope(in[i % n_in])) hessians[i * n_in + k] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, hessians, n * n_in, here);
 }
 
@@ -209,6 +206,6 @@ void ct_hvp_at(ct_fn f, void *user, const ct_tensor *in, size_t n_in, const ct_t
     else if (!grads)
         jacobian_no_memory(&s, n_in);
     for (size_t i = 0; i < n_in && !s.ctx->err.code; i++)
-        if (!jacobian_has_slope(in[i])) products[i] = CT_NONE;
+        if (!ct__has_slope(in[i])) products[i] = CT_NONE;
     if (s.ctx->err.code) ct__poison_all(s.ctx, products, n_in, here);
 }

@@ -23,22 +23,27 @@ ct_tensor ct__tangent_like(ct_tensor t, const ct_type *type) {
     return ct__type_of(t)->dtype == type->dtype ? t : ct_cast(t, (ct_dtype)type->dtype);
 }
 
-static bool jvp_apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_tensor *t_out) {
-    ct_tensor *in = ct__arena(&f->scratch, (node->n_in + 1u) * sizeof *in),
-              *out = ct__arena(&f->scratch, node->n_out * sizeof *out);
-    if (!in || !out) return false;
-    if (!node->op->jvp)
-        return ct__refuse(f->ctx, CT_E_GRAD, node->here, node->op->name, "it has no forward mode");
+ct_rule ct__rule_of(ct_arena *arena, ct_node *node) {
+    ct_tensor *in = ct__arena(arena, (node->n_in + node->n_out + 1u) * sizeof *in);
+    if (!in) return (ct_rule){0};
+    ct_tensor *out = in + node->n_in;
     for (int k = 0; k < node->n_in; k++) in[k] = ct__handle_of(node->in[k]);
     for (int k = 0; k < node->n_out; k++) out[k] = ct__handle(node, (uint32_t)k);
-    ct_rule r = {.node = node,
-                 .attrs = node->attrs,
-                 .n_in = node->n_in,
-                 .n_out = node->n_out,
-                 .in = in,
-                 .out = out,
-                 .t_in = t_in,
-                 .t_out = t_out};
+    return (ct_rule){.node = node,
+                     .attrs = node->attrs,
+                     .n_in = node->n_in,
+                     .n_out = node->n_out,
+                     .in = in,
+                     .out = out};
+}
+
+static bool jvp_apply_rule(forward *f, ct_node *node, const ct_tensor *t_in, ct_tensor *t_out) {
+    ct_rule r = ct__rule_of(&f->scratch, node);
+    if (!r.in) return false;
+    if (!node->op->jvp)
+        return ct__refuse(f->ctx, CT_E_GRAD, node->here, node->op->name, "it has no forward mode");
+    r.t_in = t_in;
+    r.t_out = t_out;
     const ct_node *before = ct__top(f->ctx)->nodes;
     if (!node->op->jvp(&r)) return false;
     for (int k = 0; k < node->n_out; k++) t_out[k] = ct__tangent_like(t_out[k], &node->out[k]);

@@ -154,16 +154,10 @@ static bool associative_scan_body(ct_rule *rule) {
 }
 
 const ct_opdef ct__op_associative_scan = {
-    .id = CT_OP_ASSOCIATIVE_SCAN,
-    .name = "associative_scan",
+    CT_COMPOSED(ASSOCIATIVE_SCAN, associative_scan, -1, -1),
     .doc = "All prefixes of the elements along an axis, put together by a traced function.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(associative_scan),
     .accepts = CT_ANY,
-    .infer = associative_scan_infer,
-    .body = associative_scan_body,
 };
 
 // --------------------------------------------------------------------------------------- recording

@@ -211,8 +211,7 @@ static void branch_trace_gradient(const ct_tensor *in, ct_tensor *out, void *use
         ok = ct__resolve(ctx, outs[i], &vals[i], r->node->op->name, (int)i, r->node->here);
         if (!ct__is_none(r->c_out[i])) cots[i] = in[next_cotangent++];
     }
-    for (size_t p = 0; p < n && ok; p++)
-        ok = ct__resolve(ctx, args[p], &wrt[p], r->node->op->name, (int)p, r->node->here);
+    ok = ok && ct__resolve_all(ctx, args, n, wrt, r->node->op->name, r->node->here);
     ok = ok && ct__vjp_expand(ctx, r->node->here, vals, cots, n_outs, wrt, n, grads);
     for (size_t p = 0; p < n && ok; p++) all[ct__loop_operand(&b->loop, b->branch, p)] = grads[p];
     for (size_t k = 0, at = 0; k < (size_t)r->n_in && ok; k++)

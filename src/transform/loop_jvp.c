@@ -10,7 +10,6 @@ typedef struct {
     size_t body;
 } forward;
 
-static bool loop_jvp_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
 static bool loop_jvp_no_memory(const ct_rule *r, size_t n) {
     return ct__err_memory(&ct__ctx()->err, r->node->here, r->node->op->name, n * sizeof(ct_tensor));
 }
@@ -29,17 +28,16 @@ static bool loop_jvp_inline_body(const forward *f, const ct_tensor *args, const 
     ct_tensor *tangents_wrt = ct__arena(&scratch, (n + 1) * sizeof *tangents_wrt);
     bool ok = (vals && wrt && tangents_wrt) || loop_jvp_no_memory(f->rule, n);
     ok = ok && ct__inline(ctx, body, args, outs);
-    for (size_t i = 0; i < body->n_outs && ok; i++)
-        ok = ct__resolve(ctx, outs[i], &vals[i], node->op->name, (int)i, node->here);
+    ok = ok && ct__resolve_all(ctx, outs, body->n_outs, vals, node->op->name, node->here);
     for (size_t i = 0; i < n && ok; i++) {
-        if (ct__is_none(tangents[i]) || !loop_jvp_has_slope(args[i])) continue;
+        if (ct__is_none(tangents[i]) || !ct__has_slope(args[i])) continue;
         ok = ct__resolve(ctx, args[i], &wrt[n_wrt], node->op->name, (int)i, node->here);
         tangents_wrt[n_wrt++] = tangents[i];
     }
     ok =
         ok && ct__jvp_expand(ctx, node->here, vals, body->n_outs, wrt, tangents_wrt, n_wrt, slopes);
     for (size_t i = 0; i < body->n_outs && ok; i++)
-        slopes[i] = loop_jvp_has_slope(outs[i]) ? ct__or_zeros(slopes[i], outs[i]) : CT_NONE;
+        slopes[i] = ct__has_slope(outs[i]) ? ct__or_zeros(slopes[i], outs[i]) : CT_NONE;
     return ok;
 }
 
@@ -72,7 +70,7 @@ static void loop_jvp_iteration(const ct_tensor *in, ct_tensor *out, void *user) 
     bool ok = loop_jvp_alloc(f, &x);
     for (size_t i = 0; i < nc && ok; i++) x.args[i] = *in++;
     for (size_t i = 0; i < nc && ok; i++)
-        if (loop_jvp_has_slope(x.args[i])) x.tangents[i] = *in++;
+        if (ct__has_slope(x.args[i])) x.tangents[i] = *in++;
     for (size_t i = nc; i < shared && ok; i++) x.args[i] = *in++;
     for (size_t i = nc; i < shared && ok; i++)
         if (!ct__is_none(r->t_in[i])) x.tangents[i] = *in++;
@@ -116,13 +114,13 @@ bool ct__loop_jvp(ct_rule *r) {
     bool ok = (carry && xs && out) || loop_jvp_no_memory(r, nc + nx);
     for (size_t i = 0; i < nc && ok; i++) {
         carry[i] = r->in[i];
-        if (loop_jvp_has_slope(r->in[i])) carry[n_carried++] = ct__or_zeros(r->t_in[i], r->in[i]);
+        if (ct__has_slope(r->in[i])) carry[n_carried++] = ct__or_zeros(r->t_in[i], r->in[i]);
     }
     for (size_t i = 0; i < nx && ok; i++) {
         xs[i] = r->in[nc + i];
         if (!ct__is_none(r->t_in[nc + i])) xs[n_xs++] = r->t_in[nc + i];
     }
-    for (size_t i = nc; i < n_out && ok; i++) n_ys += 1 + loop_jvp_has_slope(r->out[i]);
+    for (size_t i = nc; i < n_out && ok; i++) n_ys += 1 + ct__has_slope(r->out[i]);
     if (ok && scan)
         ct__scan((ct_scan_args){.body = loop_jvp_iteration,
                                 .user = &f,
@@ -147,10 +145,10 @@ bool ct__loop_jvp(ct_rule *r) {
     }
     size_t at = nc; // the tangents of the carried tensors follow them, and those of ys follow these
     for (size_t i = 0; i < nc && ok; i++)
-        r->t_out[i] = loop_jvp_has_slope(r->out[i]) ? out[at++] : CT_NONE;
+        r->t_out[i] = ct__has_slope(r->out[i]) ? out[at++] : CT_NONE;
     at += n_out - nc;
     for (size_t i = nc; i < n_out && ok; i++)
-        r->t_out[i] = loop_jvp_has_slope(r->out[i]) ? out[at++] : CT_NONE;
+        r->t_out[i] = ct__has_slope(r->out[i]) ? out[at++] : CT_NONE;
     return ok && !ct_failed();
 }
 
@@ -202,7 +200,7 @@ bool ct__branch_jvp(ct_rule *r) {
         in[k - 1] = r->in[k];
         if (!ct__is_none(r->t_in[k])) in[n_given++] = r->t_in[k];
     }
-    for (size_t i = 0; i < n_out && ok; i++) slopes += loop_jvp_has_slope(r->out[i]);
+    for (size_t i = 0; i < n_out && ok; i++) slopes += ct__has_slope(r->out[i]);
     const ct_choice c = {.op = r->node->op,
                          .index = r->in[0],
                          .branches = branches,
@@ -214,6 +212,6 @@ bool ct__branch_jvp(ct_rule *r) {
                          .here = r->node->here};
     ok = ok && ct__record_choice(ctx, &c, &node);
     for (size_t i = 0, at = n_out; i < n_out && ok; i++)
-        r->t_out[i] = loop_jvp_has_slope(r->out[i]) ? ct__output(node, (uint32_t)at++) : CT_NONE;
+        r->t_out[i] = ct__has_slope(r->out[i]) ? ct__output(node, (uint32_t)at++) : CT_NONE;
     return ok && !ctx->err.code;
 }

@@ -135,8 +135,7 @@ static void scan_backward_body(const ct_tensor *in, ct_tensor *out, void *user) 
                   : i < nc                                         ? c_carry[i]
                                                                    : c_ys[i - nc];
     }
-    for (size_t i = 0; i < total && ok; i++)
-        ok = ct__resolve(ctx, args[i], &wrt[i], "scan", (int)i, b->node->here);
+    ok = ok && ct__resolve_all(ctx, args, total, wrt, "scan", b->node->here);
     ok = ok && ct__vjp_expand(ctx, b->node->here, vals, cots, body->n_outs, wrt, total, grads);
     for (size_t i = 0; i < total && ok; i++)
         if (ct__is_none(grads[i]) || !ct__is_differentiable(ct__type(wrt[i])->dtype))
@@ -202,12 +201,8 @@ static bool scan_vjp(ct_rule *r) {
 }
 
 const ct_opdef ct__op_scan = {
-    .id = CT_OP_SCAN,
-    .name = "scan",
+    CT_OP(SCAN, scan, loop, -1, -1),
     .doc = "A traced body run once an element of xs, carrying tensors along.",
-    .kind = &ct__kind_loop,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(scan),
     .accepts = CT_ANY,
     .loop = scan_loop,

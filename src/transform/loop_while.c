@@ -41,12 +41,8 @@ static bool while_vjp(ct_rule *r) {
 }
 
 const ct_opdef ct__op_while = {
-    .id = CT_OP_WHILE,
-    .name = "while",
+    CT_OP(WHILE, while, loop, -1, -1),
     .doc = "A traced body run as long as a traced predicate of what it carries holds.",
-    .kind = &ct__kind_loop,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(while),
     .accepts = CT_ANY,
     .loop = while_loop,

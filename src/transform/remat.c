@@ -28,29 +28,17 @@ static bool named_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     return true;
 }
-static bool named_body(ct_rule *r) {
-    r->body_out[0] = r->in[0];
-    return true;
-}
-static bool named_jvp(ct_rule *r) {
-    r->t_out[0] = r->t_in[0];
-    return true;
-}
+static bool named_body(ct_rule *r) { return ct__body_is(r, r->in[0]); }
+static bool named_jvp(ct_rule *r) { return ct__tangent_is(r, r->t_in[0]); }
 static bool named_batch(ct_batching *b) {
     ct__outputs(ct__record(b->node->op, b->attrs, b->in, b->n_in, b->node->here), b->out, 1);
     return !b->node->ctx->err.code;
 }
 const ct_opdef ct__op_named = {
-    .id = CT_OP_NAMED,
-    .name = "named",
+    CT_COMPOSED(NAMED, named, 1, 1),
     .doc = "The operand, by a name that ct_remat knows.",
-    .kind = &ct__kind_composition,
-    .n_in = 1,
-    .n_out = 1,
     CT_FIELDS(named),
     .accepts = CT_ANY,
-    .infer = named_infer,
-    .body = named_body,
     .jvp = named_jvp,
     .batch = named_batch,
 };
@@ -64,17 +52,10 @@ ct_tensor ct_remat_name_at(ct_tensor t, const char *name, ct_loc here) {
 }
 
 // The value of operand 0, taken from operand 1; its derivative is that of operand 0.
-static bool stored_body(ct_rule *r) {
-    r->body_out[0] = r->in[1];
-    return true;
-}
+static bool stored_body(ct_rule *r) { return ct__body_is(r, r->in[1]); }
 const ct_opdef ct__op_stored = {
-    .id = CT_OP_STORED,
-    .name = "stored",
+    CT_OP(STORED, stored, composition, 2, 1),
     .doc = "A value that was stored, for one that would be computed again.",
-    .kind = &ct__kind_composition,
-    .n_in = 2,
-    .n_out = 1,
     .accepts = CT_ANY,
     .infer = named_infer,
     .body = stored_body,
@@ -211,8 +192,6 @@ bool ct__region_again(ct_regions *regions, ct_node *const *nodes, size_t n) {
 
 // --------------------------------------------------------------------------------- the gradient
 
-static bool remat_has_slope(ct_tensor t) { return ct__is_differentiable(ct__type_of(t)->dtype); }
-
 // in: the region's operands, then the cotangents of its results that have one.
 static bool remat_begin_region(region *g, const ct_tensor *in) {
     g->first = in;
@@ -242,10 +221,9 @@ static void remat_trace_gradient(const ct_tensor *in, ct_tensor *out, void *user
     ok = ok && ((vals && wrt) || remat_no_memory(g->node, g->n_in + g->n_out));
     ok = ok &&
          (remat_saves_some(g->a) ? remat_recompute(g) : ct__inline(ctx, g->a->body, g->in, g->out));
-    for (size_t i = 0; i < g->n_out && ok; i++)
-        ok = ct__resolve(ctx, g->out[i], &vals[i], "remat", (int)i, here);
+    ok = ok && ct__resolve_all(ctx, g->out, g->n_out, vals, "remat", here);
     for (size_t i = 0; i < g->n_in && ok; i++)
-        if (remat_has_slope(g->in[i]))
+        if (ct__has_slope(g->in[i]))
             ok = ct__resolve(ctx, g->in[i], &wrt[n++], "remat", (int)i, here);
     ok = ok && ct__vjp_expand(ctx, here, vals, g->cots, g->n_out, wrt, n, out);
     for (size_t i = 0; i < n && ok; i++) out[i] = ct__or_zeros(out[i], ct__handle_of(wrt[i]));
@@ -262,7 +240,7 @@ static bool remat_vjp(ct_rule *r) {
     bool ok = (args && grads && g.cots) || remat_no_memory(r->node, n_in + n_out);
     for (size_t i = 0; i < n_in && ok; i++) {
         args[i] = r->in[i];
-        n_float += remat_has_slope(r->in[i]);
+        n_float += ct__has_slope(r->in[i]);
     }
     for (size_t i = 0; i < n_out && ok; i++) {
         g.cots[i] = r->c_out[i];
@@ -271,7 +249,7 @@ static bool remat_vjp(ct_rule *r) {
     if (ok && n > n_in) // else no result has a cotangent
         ok = ct__on_parameters(r->node, remat_trace_gradient, &g, args, n, grads, n_float);
     for (size_t i = 0, k = 0; i < n_in && ok; i++)
-        if (remat_has_slope(r->in[i])) r->c_in[i] = grads[k++];
+        if (ct__has_slope(r->in[i])) r->c_in[i] = grads[k++];
     ct__arena_free(&g.scratch);
     return ok && !ct__ctx()->err.code;
 }
@@ -285,16 +263,10 @@ static bool remat_body(ct_rule *r) {
     return ct__inline(ct__ctx(), ((const remat_attrs *)r->attrs)->body, r->in, r->body_out);
 }
 const ct_opdef ct__op_remat = {
-    .id = CT_OP_REMAT,
-    .name = "remat",
+    CT_COMPOSED(REMAT, remat, -1, -1),
     .doc = "A traced function that gradients compute again.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(remat),
     .accepts = CT_ANY,
-    .infer = remat_infer,
-    .body = remat_body,
     .vjp = remat_vjp,
 };
 

@@ -241,8 +241,7 @@ static ct_body *trace_clone_body(ct_ctx *ctx, const ct_body *body, bool expand) 
     ok = ok && trace_symbol_parameters(ctx, body, clone);
     for (size_t i = 0; i < n && ok; i++) args[i] = ct__handle(clone->params[i], 0);
     ok = ok && trace_inline_nodes(ctx, body, args, out, true);
-    for (size_t i = 0; i < body->n_outs && ok; i++)
-        ok = ct__resolve(ctx, out[i], &vals[i], "body", (int)i, body->here);
+    ok = ok && ct__resolve_all(ctx, out, body->n_outs, vals, "body", body->here);
     if (expand) ok = ok && ct__expand_bodies(ctx, vals, body->n_outs, 0, NULL);
     for (size_t i = 0; i < body->n_outs && ok; i++) out[i] = ct__handle_of(vals[i]);
     if (ok)

@@ -106,6 +106,15 @@ bool ct__vjp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, const ct_tenso
 // that depend on none of them.
 bool ct__jvp_expand(ct_ctx *ctx, ct_loc here, const ct_val *outs, size_t n_outs, const ct_val *wrt,
                     const ct_tensor *tangents, size_t n, ct_tensor *out_tangents);
+// Resolves n tensors, in messages the operands of `op`. Returns false if an error was reported.
+static inline bool ct__resolve_all(ct_ctx *ctx, const ct_tensor *t, size_t n, ct_val *vals,
+                                   const char *op, ct_loc here) {
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) ok = ct__resolve(ctx, t[i], &vals[i], op, (int)i, here);
+    return ok;
+}
+// A rule's argument: the node with its operands and outputs as tensors, in the arena; .in NULL: out of memory.
+ct_rule ct__rule_of(ct_arena *arena, ct_node *node);
 // Brings a tangent to the shape and dtype of the result: the tangent of a + b, if b has none, is that of a.
 ct_tensor ct__tangent_like(ct_tensor t, const ct_type *type);
 

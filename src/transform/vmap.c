@@ -348,16 +348,10 @@ static bool vmap_body(ct_rule *r) {
 }
 
 const ct_opdef ct__op_vmap = {
-    .id = CT_OP_VMAP,
-    .name = "vmap",
+    CT_COMPOSED(VMAP, vmap, -1, -1),
     .doc = "A traced function of elements, of batches of them.",
-    .kind = &ct__kind_composition,
-    .n_in = -1,
-    .n_out = -1,
     CT_FIELDS(vmap),
     .accepts = CT_ANY,
-    .infer = vmap_infer,
-    .body = vmap_body,
 };
 
 // --------------------------------------------------------------------------------------- recording

@@ -46,7 +46,7 @@ static ct_kval twice(const ct_elem *e) { return ct__kir_bin(e->k, CT_K_ADD, e->x
 // Wrong the first time that a kernel is written for it: that of the plan, not that of the op alone.
 static int kernels_written;
 static ct_kval once_twice(const ct_elem *e) {
-    return kernels_written++ ? ct__elem_un(e, CT_K_NEG) : twice(e);
+    return kernels_written++ ? ct__elem_un(e) : twice(e);
 }
 
 static ct_opdef wrong_op(const ct_opdef *of, ct_kval (*emit)(const ct_elem *e)) {
