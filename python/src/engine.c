@@ -35,8 +35,7 @@ static void py_engine_create(void *user) {
 }
 
 // _engine_new(model, tokenizer or None, max_sequences, max_queued, context, memory)
-static PyObject *py_engine_new(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_new(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *t;
     long long max_sequences, max_queued, context, memory;
     engine_new_call m = {.o.here = api_enter()};
@@ -62,12 +61,6 @@ static PyObject *py_engine_new(PyObject *module, PyObject *args) {
 
 // --------------------------------------------------------------------------------------- callbacks
 
-static bool py_engine_append(PyObject *list, PyObject *item) {
-    const bool ok = item && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return ok;
-}
-
 static PyObject *py_engine_top_logprobs(const ct_engine_token *t) {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < t->n_top_logprobs; i++) {
@@ -87,8 +80,8 @@ static bool py_engine_on_token(const ct_engine_token *t, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *text = PyUnicode_DecodeUTF8(t->text ? t->text : "", (Py_ssize_t)t->text_n, "replace");
     PyObject *top = text ? py_engine_top_logprobs(t) : NULL;
-    const bool ok = top && py_engine_append(
-                               user, Py_BuildValue("(idNN)", (int)t->token, t->logprob, top, text));
+    const bool ok =
+        top && list_append(user, Py_BuildValue("(idNN)", (int)t->token, t->logprob, top, text));
     if (!top) Py_XDECREF(text);
     PyGILState_Release(state);
     return ok;
@@ -104,10 +97,10 @@ static void py_engine_on_done(const ct_engine_result *r, void *user) {
     PyObject *why = r->error ? wording_translate(r->error) : Py_NewRef(Py_None);
     const bool ok =
         text && why &&
-        py_engine_append(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->finish_reason, why,
-                                             r->stop_string, text, (Py_ssize_t)r->prompt_tokens,
-                                             (Py_ssize_t)r->cached_tokens,
-                                             (Py_ssize_t)r->generated_tokens));
+        list_append(user,
+                    Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->finish_reason, why, r->stop_string,
+                                  text, (Py_ssize_t)r->prompt_tokens, (Py_ssize_t)r->cached_tokens,
+                                  (Py_ssize_t)r->generated_tokens));
     if (!ok) PyErr_Clear();
     PyErr_Restore(type, value, trace);
     Py_DECREF((PyObject *)user);
@@ -212,8 +205,7 @@ static bool py_engine_parse_banned(PyObject *list, engine_add_call *a) {
 
 // _engine_add(engine, prompt, list, max_tokens, eos_ids, stops, sampling, bias, banned, top_logprobs,
 // logprobs, include_special)
-static PyObject *py_engine_add(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_add(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *prompt, *list, *eos_ids, *stops, *sampling, *bias, *banned;
     long long max_tokens, top_logprobs;
     int logprobs, include_special;
@@ -273,8 +265,7 @@ static void py_engine_run_stats(void *user) {
 }
 
 // _engine_step(engine): runs one step; returns True if there is more to do.
-static PyObject *py_engine_step(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_engine_step(PyObject *Py_UNUSED(module), PyObject *o) {
     engine *e = py_engine_from_capsule(o);
     if (!e) return NULL;
     engine_call s = {.engine = e->engine, .here = api_enter()};
@@ -284,20 +275,17 @@ static PyObject *py_engine_step(PyObject *module, PyObject *o) {
 }
 
 // _engine_cancel(engine, id)
-static PyObject *py_engine_cancel(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_cancel(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o;
     long long id;
     if (!PyArg_ParseTuple(args, "OL:_engine_cancel", &o, &id)) return NULL;
     engine *e = py_engine_from_capsule(o);
     engine_call s = {.engine = e ? e->engine : NULL, .id = id, .here = api_enter()};
-    if (!e || !run_without_gil(py_engine_run_cancel, &s)) return NULL;
-    Py_RETURN_NONE;
+    return none_if(e && run_without_gil(py_engine_run_cancel, &s));
 }
 
 // _engine_stats(engine): returns a dict of counters.
-static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_engine_stats(PyObject *Py_UNUSED(module), PyObject *o) {
     const engine *e = py_engine_from_capsule(o);
     if (!e) return NULL;
     engine_call s = {.engine = e->engine, .here = api_enter()};

@@ -144,8 +144,7 @@ static void py_log_defer(ct_log_kind kind, const char *text) {
     log_last = &log_entry->next;
 }
 
-void errors_log(ct_log_kind kind, const char *text, void *user) {
-    (void)user;
+void errors_log(ct_log_kind kind, const char *text, void *Py_UNUSED(user)) {
     if (!Py_IsInitialized()) {
         fprintf(stderr, "%s\n", text);
         return;
@@ -166,4 +165,16 @@ void errors_log_flush(void) {
         py_log_write(log_entry->kind, log_entry->text);
         free(log_entry);
     }
+}
+
+// ----------------------------------------------------------------------------------- new objects
+
+PyObject *none_if(bool ok) { return ok ? Py_NewRef(Py_None) : NULL; }
+bool list_append(PyObject *list, PyObject *item) {
+    const bool ok = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return ok;
+}
+bool tuple_set(PyObject *tuple, Py_ssize_t i, PyObject *item) {
+    return item && PyTuple_SetItem(tuple, i, item) == 0;
 }

@@ -40,19 +40,16 @@ static bool hooks_parse_handles(PyObject *tuple, handle_list *to) {
 
 static PyObject *hooks_handles_to_tuple(const ct_tensor *v, size_t n) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; tuple && i < n; i++) {
-        PyObject *o = PyLong_FromUnsignedLongLong(v[i].bits);
-        if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
-    }
+    for (size_t i = 0; tuple && i < n; i++)
+        if (!tuple_set(tuple, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(v[i].bits)))
+            Py_CLEAR(tuple);
     return tuple;
 }
 
 static PyObject *hooks_wrap_tensors(const ct_tensor *v, size_t n, ct_loc here) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; tuple && i < n; i++) {
-        PyObject *o = tensor_new(v[i], here);
-        if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
-    }
+    for (size_t i = 0; tuple && i < n; i++)
+        if (!tuple_set(tuple, (Py_ssize_t)i, tensor_new(v[i], here))) Py_CLEAR(tuple);
     return tuple;
 }
 
@@ -69,8 +66,7 @@ static bool hooks_attach(const handle_list *values, const handle_list *inputs, P
 
 // _hook(values, inputs, owner): returns Tensors of these values, which have no history, with a hook as their
 // history that depends on the inputs.
-static PyObject *hooks_record(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_record(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *values, *inputs, *owner, *result = NULL;
     const ct_loc here = api_enter();
     handle_list v = {0}, in = {0};
@@ -87,8 +83,7 @@ static PyObject *hooks_record(PyObject *module, PyObject *args) {
 
 // _hook_here(tensor, owner): attaches a hook to the Tensor and returns its bits. What was computed from it
 // before does not pass through the hook.
-static PyObject *hooks_record_in_place(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_record_in_place(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *owner;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "O!O:_hook_here", tensor_type, &o, &owner)) return NULL;
@@ -101,21 +96,16 @@ static PyObject *hooks_record_in_place(PyObject *module, PyObject *args) {
 
 // --------------------------------------------------------------------------------- backward passes
 
-static PyObject *hooks_get_bits(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *hooks_get_bits(PyObject *Py_UNUSED(module), PyObject *o) {
     if (tensor_check(o)) return PyLong_FromUnsignedLongLong(tensor_handle(o).bits);
-    PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
-    return NULL;
+    return PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
 }
 // _followed(tensor): returns True if something that has a history was computed from it.
-static PyObject *hooks_is_followed(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *hooks_is_followed(PyObject *Py_UNUSED(module), PyObject *o) {
     if (tensor_check(o)) return PyBool_FromLong(ct_has_tracked_dependents(tensor_handle(o)));
-    PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
-    return NULL;
+    return PyErr_Format(PyExc_TypeError, "gradients are those of Tensors, not of %R", o);
 }
-static PyObject *hooks_tensor_from_bits(PyObject *module, PyObject *number) {
-    (void)module;
+static PyObject *hooks_tensor_from_bits(PyObject *Py_UNUSED(module), PyObject *number) {
     const ct_loc here = api_enter();
     const ct_tensor t = {PyLong_AsUnsignedLongLong(number)};
     if (PyErr_Occurred()) return NULL;
@@ -124,8 +114,7 @@ static PyObject *hooks_tensor_from_bits(PyObject *module, PyObject *number) {
 
 // _cut(roots, targets): returns (owner, boundary, operands, inside_roots, frontier, leaves), the fields of
 // ct_history_cut.
-static PyObject *hooks_cut(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_cut(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *roots, *targets, *result = NULL;
     const ct_loc here = api_enter();
     handle_list r = {0}, t = {0};
@@ -151,8 +140,7 @@ static PyObject *hooks_cut(PyObject *module, PyObject *args) {
 
 // _segment(roots, cotangents, wrt, create): returns the gradients with respect to wrt; there is no hook
 // between wrt and the roots.
-static PyObject *hooks_segment(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_segment(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *roots, *cotangents, *wrt, *result = NULL;
     int create;
     const ct_loc here = api_enter();
@@ -180,21 +168,18 @@ static PyObject *hooks_segment(PyObject *module, PyObject *args) {
     return result;
 }
 
-static PyObject *hooks_use_history(PyObject *module, PyObject *roots) {
-    (void)module;
+static PyObject *hooks_use_history(PyObject *Py_UNUSED(module), PyObject *roots) {
     handle_list r = {0};
     const ct_loc here = api_enter();
     if (!PyTuple_Check(roots) || !hooks_parse_handles(roots, &r)) return NULL;
     for (size_t i = 0; i < r.n; i++)
         if (ct_ok(r.v[i])) ct_consume_history_at(r.v[i], here);
     free(r.v);
-    if (ct_failed()) return raise_error();
-    Py_RETURN_NONE;
+    return none_if(!ct_failed() || raise_error());
 }
 
 // _paired(x, cotangent): returns a scalar whose gradient with respect to x is the cotangent.
-static PyObject *hooks_paired(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_paired(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *x, *cotangent;
     ct_tensor c;
     const ct_loc here = api_enter();
@@ -205,8 +190,7 @@ static PyObject *hooks_paired(PyObject *module, PyObject *args) {
 }
 
 // _after(x, others): returns x, which is computed after the others.
-static PyObject *hooks_after(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *hooks_after(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *x, *others, *result = NULL;
     handle_list o = {0};
     const ct_loc here = api_enter();

@@ -249,10 +249,8 @@ static PyObject *tensor_make(PyTypeObject *type, PyObject *args, PyObject *optio
 static PyObject *tensor_shape_tuple(ct_tensor t) {
     const int rank = ct_rank(t);
     PyObject *sizes = PyTuple_New(rank);
-    for (int i = 0; sizes && i < rank; i++) {
-        PyObject *n = PyLong_FromLongLong(ct_dim(t, i));
-        if (!n || PyTuple_SetItem(sizes, i, n) < 0) Py_CLEAR(sizes);
-    }
+    for (int i = 0; sizes && i < rank; i++)
+        if (!tuple_set(sizes, i, PyLong_FromLongLong(ct_dim(t, i)))) Py_CLEAR(sizes);
     return sizes;
 }
 PyObject *tensor_shape(ct_tensor t) {
@@ -263,13 +261,11 @@ PyObject *tensor_shape(ct_tensor t) {
     return shape;
 }
 
-static PyObject *tensor_get_shape(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_shape(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? tensor_shape(t) : NULL;
 }
-static PyObject *tensor_get_size(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_size(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     if (!t.bits) return NULL;
     PyObject *count = PyLong_FromLongLong(ct_size(t));
@@ -281,29 +277,24 @@ static PyObject *tensor_get_size(PyObject *self, void *unused) {
     Py_DECREF(count);
     return size;
 }
-static PyObject *tensor_get_ndim(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_ndim(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromLong(ct_rank(t)) : NULL;
 }
-static PyObject *tensor_get_dtype(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_dtype(PyObject *self, void *Py_UNUSED(unused)) {
     ct_dtype dtype = ct_dtype_of(tensor_peek(self));
     return dtype ? dtype_to_object(dtype) : raise_error();
 }
-static PyObject *tensor_get_itemsize(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_itemsize(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(t))) : NULL;
 }
-static PyObject *tensor_get_nbytes(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_nbytes(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     if (!t.bits) return NULL;
     return PyLong_FromLongLong((ct_size(t) * ct_dtype_bits(ct_dtype_of(t)) + 7) / 8);
 }
-static PyObject *tensor_get_device(PyObject *self, void *unused) {
-    (void)self, (void)unused;
+static PyObject *tensor_get_device(PyObject *Py_UNUSED(self), void *Py_UNUSED(unused)) {
     return PyUnicode_FromString("cpu");
 }
 
@@ -314,10 +305,8 @@ static PyObject *tensor_reverse_axes(PyObject *self, int n) {
     if (!t.bits) return NULL;
     int64_t axes[CT_MAX_RANK];
     const int rank = ct_rank(t);
-    if (n > rank) {
-        PyErr_Format(PyExc_ValueError, "mT: the tensor has %d axes, it needs 2", rank);
-        return NULL;
-    }
+    if (n > rank)
+        return PyErr_Format(PyExc_ValueError, "mT: the tensor has %d axes, it needs 2", rank);
     for (int i = 0; i < rank; i++) axes[i] = i < rank - n ? i : rank - 1 - (i - (rank - n));
     const int64_t *const lists[4] = {axes};
     view_op *ops = malloc(sizeof *ops);
@@ -327,27 +316,22 @@ static PyObject *tensor_reverse_axes(PyObject *self, int n) {
     }
     return view_new(self, ops, 1, here);
 }
-static PyObject *tensor_get_T(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_T(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? tensor_reverse_axes(self, ct_rank(t)) : NULL;
 }
-static PyObject *tensor_get_mT(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_mT(PyObject *self, void *Py_UNUSED(unused)) {
     return tensor_reverse_axes(self, 2);
 }
 
-static PyObject *tensor_numel(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_numel(PyObject *self, PyObject *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromLongLong(ct_size(t)) : NULL;
 }
-static PyObject *tensor_ndim(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_ndim(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return tensor_get_ndim(self, NULL);
 }
-static PyObject *tensor_element_size(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_element_size(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return tensor_get_itemsize(self, NULL);
 }
 
@@ -454,9 +438,7 @@ bool tensor_init(PyObject *module) {
 
 // Sets the classes that are written in Python.
 PyObject *tensor_set_classes(PyObject *size, PyObject *count) {
-    Py_INCREF(size);
-    Py_INCREF(count);
-    tensor_size_type = size;
-    tensor_count_type = count;
+    tensor_size_type = Py_NewRef(size);
+    tensor_count_type = Py_NewRef(count);
     Py_RETURN_NONE;
 }
