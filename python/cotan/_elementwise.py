@@ -5,23 +5,7 @@ import math
 from . import _core, _dtypes
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, SIGNED, result_type
-
-__all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "allclose", "angle", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around", "array_equal", "asin", "asinh", "atan", "atan2",
-    "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clamp", "clamp_max", "clamp_min", "clip", "complex",
-    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "digamma", "div", "divide", "divmod", "e",
-    "eq", "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor",
-    "floor_divide", "fmax", "fmin", "fmod", "frexp", "gcd", "ge", "gelu", "greater", "greater_equal", "gt",
-    "heaviside", "hypot", "imag", "inf", "invert", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-    "isreal", "lcm", "ldexp", "le", "left_shift", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logit", "lt", "maximum", "minimum", "mod", "modf", "mul", "multiply", "nan", "nan_to_num", "ne", "neg",
-    "negative", "newaxis", "nextafter", "not_equal", "pi", "polar", "positive", "pow", "power", "rad2deg",
-    "radians", "real", "reciprocal", "relu", "remainder", "right_shift", "rint", "round", "rsqrt", "selu",
-    "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softmax", "sqrt", "square", "sub", "subtract",
-    "tan", "tanh", "true_divide", "trunc", "view_as_complex", "view_as_real", "xlogy"]
+from ._paths import own_names
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -34,8 +18,8 @@ _OTHER = """absolute=abs  fabs=abs  arccos=acos  arccosh=acosh  bitwise_and=and_
 arctanh=atanh  radians=deg2rad  eq=equal  gt=greater  ge=greater_equal  isfinite=is_finite  isinf=is_inf  isnan=is_nan
 lt=less  le=less_equal  fmod=mod  multiply=mul  negative=neg  bitwise_invert=not_  bitwise_not=not_  invert=not_
 ne=not_equal  bitwise_or=or_  power=pow  degrees=rad2deg  mod=remainder  bitwise_xor=xor"""
-for _name, _, _op in (_name.partition("=") for _name in (_SAME + " " + _OTHER).split()):
-    globals()[_name] = getattr(ops, _op or _name)
+_OPS = {name: getattr(ops, op or name) for name, _, op in (pair.partition("=") for pair in (_SAME + " " + _OTHER).split())}
+globals().update(_OPS)
 
 
 def value(x):
@@ -437,3 +421,7 @@ def array_equal(a, b):
     """True if both have one shape and all elements are equal."""
     a, b = strong(a), strong(b)
     return tuple(a.shape) == tuple(b.shape) and ops.all(ops.equal(a, b)).item()
+
+
+__all__ = sorted({*own_names(globals()), *_OPS, "e", "inf", "nan", "newaxis", "pi"}
+                 - {*"promote_pair root_with_zero_grad scalar_of_dtype strong value".split()})

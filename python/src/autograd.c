@@ -15,8 +15,7 @@ static bool autograd_add_leaf(tensor_object *self) {
     PyObject *key = PyLong_FromUnsignedLongLong(self->handle.bits);
     PyObject *address = PyLong_FromVoidPtr(self);
     const bool ok = key && address && PyDict_SetItem(autograd_leaves, key, address) == 0;
-    Py_XDECREF(key);
-    Py_XDECREF(address);
+    release(key, address);
     return ok;
 }
 
@@ -120,8 +119,7 @@ static int autograd_set_requires_grad(PyObject *o, PyObject *value, void *Py_UNU
     if (requested < 0) return -1;
     PyObject *args = Py_BuildValue("(i)", requested),
              *done = args ? autograd_requires_grad_(o, args, NULL) : NULL;
-    Py_XDECREF(args);
-    Py_XDECREF(done);
+    release(args, done);
     return done ? 0 : -1;
 }
 static PyObject *autograd_get_version(PyObject *o, void *Py_UNUSED(unused)) {
@@ -171,8 +169,7 @@ static int autograd_set_grad(PyObject *o, PyObject *value, void *Py_UNUSED(unuse
             if (is && wants)
                 PyErr_Format(PyExc_RuntimeError, "grad: the gradient is %R, the tensor is %R", is,
                              wants);
-            Py_XDECREF(is);
-            Py_XDECREF(wants);
+            release(is, wants);
             return -1;
         }
         Py_INCREF(value);
@@ -331,9 +328,7 @@ static bool py_backward_store_grads(pass *p) {
         Py_XDECREF(grad);
     }
     ok = ok && py_grad_accumulate_all(p, to, result);
-    Py_XDECREF(to);
-    Py_XDECREF(result);
-    Py_XDECREF(grads);
+    release(to, result, grads);
     return ok;
 }
 

@@ -37,6 +37,11 @@ void errors_log(ct_log_kind kind, const char *text, void *user);
 // Between these two calls messages are queued: the Python functions that receive them let other threads run.
 void errors_log_defer(void);
 void errors_log_flush(void);
+// Gives back references to objects, each of which may be NULL.
+#define release(...)                                                                               \
+    release_all((PyObject *const[]){__VA_ARGS__},                                                  \
+                sizeof((PyObject *const[]){__VA_ARGS__}) / sizeof(PyObject *))
+void release_all(PyObject *const *objects, size_t n);
 PyObject *none_if(bool ok); // None, or NULL where an exception is set
 // Both take a new object, which is NULL if an exception is set; then they return false.
 bool list_append(PyObject *list, PyObject *item);

@@ -386,9 +386,7 @@ static PyObject *dlpack_call_method(PyObject *x, PyObject *copy) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
     }
-    Py_XDECREF(options);
-    Py_XDECREF(none);
-    Py_XDECREF(method);
+    release(options, none, method);
     return capsule;
 }
 
@@ -472,9 +470,7 @@ static bool dlpack_share(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) 
             PyObject *type, *value, *trace;
             PyErr_Fetch(&type, &value, &trace);
             PyErr_Format(PyExc_ValueError, "%S", value);
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(trace);
+            release(type, value, trace);
         }
         if (!ok) return false;
     }

@@ -134,8 +134,7 @@ PyObject *dtype_to_numpy(ct_dtype dtype) {
             dtypes[dtype].name);
     PyObject *type = PyObject_GetAttrString(ml_dtypes, dtypes[dtype].name);
     PyObject *result = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
-    Py_XDECREF(type);
-    Py_DECREF(ml_dtypes);
+    release(type, ml_dtypes);
     return result;
 }
 

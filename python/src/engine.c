@@ -67,8 +67,7 @@ static PyObject *py_engine_top_logprobs(const ct_engine_token *t) {
         PyObject *key = PyLong_FromLong(t->top_logprobs[i].token);
         PyObject *value = PyFloat_FromDouble(t->top_logprobs[i].logprob);
         const bool ok = key && value && PyDict_SetItem(dict, key, value) == 0;
-        Py_XDECREF(key);
-        Py_XDECREF(value);
+        release(key, value);
         if (!ok) Py_CLEAR(dict);
     }
     return dict;
@@ -249,7 +248,6 @@ typedef struct engine_call {
     int64_t id;
     ct_loc here;
     bool more;
-    ct_engine_metrics state;
 } engine_call;
 static void py_engine_run_step(void *user) {
     engine_call *s = user;
@@ -258,10 +256,6 @@ static void py_engine_run_step(void *user) {
 static void py_engine_run_cancel(void *user) {
     const engine_call *s = user;
     ct_engine_cancel(s->engine, s->id);
-}
-static void py_engine_run_stats(void *user) {
-    engine_call *s = user;
-    s->state = ct_engine_stats(s->engine);
 }
 
 // _engine_step(engine): runs one step; returns True if there is more to do.
@@ -284,26 +278,10 @@ static PyObject *py_engine_cancel(PyObject *Py_UNUSED(module), PyObject *args) {
     return none_if(e && run_without_gil(py_engine_run_cancel, &s));
 }
 
-// _engine_stats(engine): returns a dict of counters.
-static PyObject *py_engine_stats(PyObject *Py_UNUSED(module), PyObject *o) {
-    const engine *e = py_engine_from_capsule(o);
-    if (!e) return NULL;
-    engine_call s = {.engine = e->engine, .here = api_enter()};
-    if (!run_without_gil(py_engine_run_stats, &s)) return NULL;
-    const ct_engine_metrics *a = &s.state;
-    return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "queued",
-                         (long long)a->queued, "steps", (long long)a->steps, "prefilled_tokens",
-                         (long long)a->prefilled_tokens, "cached_tokens",
-                         (long long)a->cached_tokens, "generated_tokens",
-                         (long long)a->generated_tokens, "preempted", (long long)a->preempted,
-                         "finished", (long long)a->finished, "cancelled", (long long)a->cancelled);
-}
-
 PyMethodDef engine_methods[] = {
     {"_engine_new", py_engine_new, METH_VARARGS, NULL},
     {"_engine_add", py_engine_add, METH_VARARGS, NULL},
     {"_engine_step", py_engine_step, METH_O, NULL},
     {"_engine_cancel", py_engine_cancel, METH_VARARGS, NULL},
-    {"_engine_stats", py_engine_stats, METH_O, NULL},
     {0},
 };

@@ -79,9 +79,7 @@ static PyObject *py_file_open(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *names = py_file_list_names(file),
              *metadata = names ? py_file_get_metadata(file) : NULL;
     if (metadata) result = PyTuple_Pack(3, capsule, names, metadata);
-    Py_XDECREF(names);
-    Py_XDECREF(metadata);
-    Py_DECREF(capsule);
+    release(names, metadata, capsule);
     return result;
 }
 

@@ -139,8 +139,7 @@ static PyObject *py_trace_trace(PyObject *Py_UNUSED(module), PyObject *args) {
     else if (!ended)
         ok = raise_error();
     if (type) PyErr_Restore(type, value, traceback);
-    Py_XDECREF(operands);
-    Py_XDECREF(results);
+    release(operands, results);
     free(params);
     free(out.v);
     if (!ok) return NULL;

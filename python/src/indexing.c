@@ -684,9 +684,7 @@ static PyObject *index_put_(PyObject *self, PyObject *args, PyObject *options) {
         PyTuple_SetItem(parts, i, part);
     }
     const bool ok = parts && index_write(self, parts, values, add);
-    Py_XDECREF(parts);
-    Py_XDECREF(full_slice);
-    Py_XDECREF(key);
+    release(parts, full_slice, key);
     if (!ok) return NULL;
     return Py_NewRef(self);
 }

@@ -24,8 +24,7 @@ static bool make_is_numpy_number(PyObject *o) {
         PyObject *numpy = name ? PyImport_GetModule(name) : NULL;
         generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
         PyErr_Clear(); // NumPy is being imported
-        Py_XDECREF(numpy);
-        Py_XDECREF(name);
+        release(numpy, name);
     }
     return generic && PyObject_IsInstance(o, generic) == 1;
 }
@@ -419,10 +418,7 @@ static bool make_from_foreign_dtype(PyObject *array, ct_tensor *t, ct_loc here) 
     PyObject *bits = storage ? PyObject_CallMethod(array, "view", "s", storage) : NULL;
     const bool ok = bits && make_from_buffer(bits, t, here);
     if (ok) *t = ct_bitcast_at(*t, dtype, here);
-    Py_XDECREF(bits);
-    Py_XDECREF(bytes);
-    Py_XDECREF(name);
-    Py_XDECREF(numpy_dtype);
+    release(bits, bytes, name, numpy_dtype);
     return ok;
 }
 

@@ -2,6 +2,7 @@
 #include "core.h"
 #include "lm.h"
 #include "signature.h"
+#include "tensor.h"
 #include "threads.h"
 #include "whole.h"
 
@@ -230,19 +231,18 @@ static struct PyModuleDef module_definition = {
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
+    PyMethodDef *const functions[] = {
+        view_functions,    operator_functions, join_functions,      trace_functions,
+        hook_functions,    dlpack_functions,   device_functions,    library_methods,
+        profile_methods,   file_functions,     pickle_functions,    lm_methods,
+        tokenizer_methods, engine_methods,     signature_functions,
+    };
     PyObject *module = PyModule_Create(&module_definition);
-    if (module && errors_init(module) && dtype_init(module) && tensor_init(module) &&
-        call_init(module) && critical_init(module) &&
-        PyModule_AddFunctions(module, library_methods) == 0 &&
-        PyModule_AddFunctions(module, profile_methods) == 0 &&
-        PyModule_AddFunctions(module, file_functions) == 0 &&
-        PyModule_AddFunctions(module, pickle_functions) == 0 &&
-        PyModule_AddFunctions(module, lm_methods) == 0 &&
-        PyModule_AddFunctions(module, signature_functions) == 0 &&
-        PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
-        PyModule_AddFunctions(module, engine_methods) == 0 &&
-        PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
-        return module;
-    Py_XDECREF(module);
-    return NULL;
+    bool ok = module && errors_init(module) && dtype_init(module) && tensor_init(module) &&
+              call_init(module) && critical_init(module) &&
+              PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0;
+    for (size_t i = 0; ok && i < sizeof functions / sizeof *functions; i++)
+        ok = PyModule_AddFunctions(module, functions[i]) == 0;
+    if (!ok) Py_CLEAR(module);
+    return module;
 }

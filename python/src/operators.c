@@ -60,8 +60,7 @@ static PyObject *py_op_promoted(PyObject *Py_UNUSED(module), PyObject *args) {
     for (int i = 0; i < 2; i++)
         both[i] = in[i].bits == was[i].bits ? Py_NewRef(o[i]) : tensor_new(in[i], here);
     PyObject *result = both[0] && both[1] ? PyTuple_Pack(2, both[0], both[1]) : NULL;
-    Py_XDECREF(both[0]);
-    Py_XDECREF(both[1]);
+    release(both[0], both[1]);
     return result;
 }
 PyMethodDef operator_functions[] = {{"_met", py_op_promoted, METH_VARARGS, NULL}, {0}};
@@ -144,8 +143,7 @@ static bool py_op_check_vectors(const ct_tensor in[2]) {
         PyErr_Format(PyExc_ValueError, "matmul: inner sizes differ: a is %S %s, b is %S %s",
                      shapes[0], dtype_python_name(ct_dtype_of(in[0])), shapes[1],
                      dtype_python_name(ct_dtype_of(in[1])));
-    Py_XDECREF(shapes[0]);
-    Py_XDECREF(shapes[1]);
+    release(shapes[0], shapes[1]);
     return false;
 }
 static PyObject *py_op_matmul(PyObject *a, PyObject *b) {
@@ -210,8 +208,7 @@ static PyObject *py_op_divmod(PyObject *a, PyObject *b) {
     if (!floored || floored == Py_NotImplemented) return floored;
     PyObject *rest = py_op_modulo(a, b);
     PyObject *both = rest ? PyTuple_Pack(2, floored, rest) : NULL;
-    Py_XDECREF(rest);
-    Py_DECREF(floored);
+    release(rest, floored);
     return both;
 }
 
@@ -269,18 +266,14 @@ static int py_op_bool(PyObject *x) {
     Py_XDECREF(value);
     return result;
 }
-static PyObject *py_op_float(PyObject *x) {
+static PyObject *py_op_convert(PyObject *x, PyObject *(*to)(PyObject *)) {
     PyObject *value = read_item(tensor_handle(x), api_enter());
-    PyObject *result = value ? PyNumber_Float(value) : NULL;
+    PyObject *result = value ? to(value) : NULL;
     Py_XDECREF(value);
     return result;
 }
-static PyObject *py_op_int(PyObject *x) {
-    PyObject *value = read_item(tensor_handle(x), api_enter());
-    PyObject *result = value ? PyNumber_Long(value) : NULL;
-    Py_XDECREF(value);
-    return result;
-}
+static PyObject *py_op_float(PyObject *x) { return py_op_convert(x, PyNumber_Float); }
+static PyObject *py_op_int(PyObject *x) { return py_op_convert(x, PyNumber_Long); }
 static PyObject *py_op_index(PyObject *x) {
     ct_tensor t = tensor_handle(x);
     if (ct_ok(t) && (ct_size(t) != 1 || !py_op_is_integer(t)))

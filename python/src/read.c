@@ -176,9 +176,7 @@ PyObject *read_numpy(PyObject *self, ct_loc here) {
     PyObject *bits = tensor_new(other, here);
     PyObject *array = bits ? read_numpy(bits, here) : NULL;
     if (array) result = PyObject_CallMethod(array, storage ? "view" : "astype", "O", requested);
-    Py_XDECREF(array);
-    Py_XDECREF(bits);
-    Py_DECREF(requested);
+    release(array, bits, requested);
     return result;
 }
 

@@ -243,8 +243,7 @@ static void signature_raise_no_match(const signature *s, const call *c) {
             named ? PyUnicode_FromFormat("%S=%S", PyTuple_GetItem(c->names, i - c->n), type)
                   : Py_XNewRef(type);
         PyObject *longer = PyUnicode_FromFormat("%U%s%V", message, first ? "" : ", ", word, "?");
-        Py_XDECREF(type);
-        Py_XDECREF(word);
+        release(type, word);
         signature_replace(&message, longer);
     }
     if (message)
@@ -313,8 +312,7 @@ static PyObject *signature_dispatch(PyObject *public, const call *c) {
             ok = PyDict_SetItem(options, PyTuple_GetItem(c->names, k), c->args[c->n + k]) == 0;
         if (ok) result = PyObject_CallFunctionObjArgs(dispatch_hook, public, args, options, NULL);
     }
-    Py_XDECREF(args);
-    Py_XDECREF(options);
+    release(args, options);
     return result;
 }
 

@@ -273,8 +273,7 @@ static PyObject *tensor_get_size(PyObject *self, void *Py_UNUSED(unused)) {
     PyObject *shape = tensor_shape(t);
     PyObject *size =
         shape ? PyObject_CallFunctionObjArgs(tensor_count_type, count, shape, NULL) : NULL;
-    Py_XDECREF(shape);
-    Py_DECREF(count);
+    release(shape, count);
     return size;
 }
 static PyObject *tensor_get_ndim(PyObject *self, void *Py_UNUSED(unused)) {
@@ -423,17 +422,12 @@ bool tensor_init(PyObject *module) {
     const bool ok = priority && PyObject_SetAttrString((PyObject *)tensor_type,
                                                        "__array_priority__", priority) == 0;
     Py_XDECREF(priority);
-    return ok && tensor_add_methods(tensor_methods) && tensor_add_methods(read_methods) &&
-           tensor_add_methods(view_methods) && tensor_add_methods(indexing_methods) &&
-           tensor_add_methods(autograd_methods) && tensor_add_methods(dlpack_methods) &&
-           tensor_add_methods(device_methods) && tensor_add_getters(autograd_getters) &&
-           autograd_init(module) && PyModule_AddFunctions(module, view_functions) == 0 &&
-           PyModule_AddFunctions(module, operator_functions) == 0 &&
-           PyModule_AddFunctions(module, join_functions) == 0 &&
-           PyModule_AddFunctions(module, trace_functions) == 0 &&
-           PyModule_AddFunctions(module, hook_functions) == 0 &&
-           PyModule_AddFunctions(module, dlpack_functions) == 0 &&
-           PyModule_AddFunctions(module, device_functions) == 0;
+    PyMethodDef *const methods[] = {tensor_methods,   read_methods,     view_methods,
+                                    indexing_methods, autograd_methods, dlpack_methods,
+                                    device_methods};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (!tensor_add_methods(methods[i])) return false;
+    return ok && tensor_add_getters(autograd_getters) && autograd_init(module);
 }
 
 // Sets the classes that are written in Python.

@@ -101,8 +101,7 @@ static PyObject *py_tokenizer_about(PyObject *Py_UNUSED(module), PyObject *o) {
         return Py_BuildValue("(L(LLLL)NN)", (long long)ct_tokenizer_size(t), (long long)id[CT_BOS],
                              (long long)id[CT_EOS], (long long)id[CT_UNK], (long long)id[CT_PAD],
                              list, specials);
-    Py_XDECREF(list);
-    Py_XDECREF(specials);
+    release(list, specials);
     return NULL;
 }
 
@@ -127,8 +126,7 @@ static PyObject *py_tokenizer_encode(PyObject *Py_UNUSED(module), PyObject *args
             ok = list_append(spans, Py_BuildValue("(II)", e->chars[i].begin, e->chars[i].end));
         }
         result = ok ? Py_BuildValue("(OO)", ids, spans) : NULL;
-        Py_XDECREF(ids);
-        Py_XDECREF(spans);
+        release(ids, spans);
     }
     ct_encoding_free(&t.encoding);
     return result;

@@ -75,9 +75,7 @@ static void critical_store_exception(void) {
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (!critical_exception) critical_exception = Py_XNewRef(value);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    release(type, value, trace);
 }
 
 // signal.signal first handles signals that have arrived, so it may raise: then it is called again.
@@ -112,8 +110,7 @@ void critical_begin(void) {
 
 static int critical_call_pending(void *pair) {
     PyObject *done = critical_call_handler(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    Py_DECREF((PyObject *)pair);
-    Py_XDECREF(done);
+    release((PyObject *)pair, done);
     return done ? 0 : -1;
 }
 
@@ -390,7 +387,6 @@ bool critical_init(PyObject *module) {
         ok = type && PyModule_AddObjectRef(module, names[i], type) == 0;
         Py_XDECREF(type);
     }
-    Py_DECREF(signals);
-    Py_DECREF(types);
+    release(signals, types);
     return ok && PyModule_AddFunctions(module, critical_functions) == 0;
 }

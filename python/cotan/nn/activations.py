@@ -2,17 +2,11 @@
 import math
 
 from .. import _core
+from .._paths import own_names
 from . import functional as F
 from . import init
 from .module import Module
 from .parameter import Parameter
-
-__all__ = [
-    "AlphaDropout", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout", "GELU",
-    "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
-    "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus",
-    "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"]
-
 
 def _applied(base, functions):
     """Returns the classes of a base: functions has their names, each before that of its function in torch.nn.functional."""
@@ -242,3 +236,6 @@ class _Dropout(Module):
 Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout = _applied(
     _Dropout, """Dropout=dropout Dropout1d=dropout1d Dropout2d=dropout2d Dropout3d=dropout3d AlphaDropout=alpha_dropout
     FeatureAlphaDropout=feature_alpha_dropout""")
+
+
+__all__ = own_names(globals())

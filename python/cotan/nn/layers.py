@@ -4,6 +4,7 @@ import math
 from .. import _core
 from .._core import ops
 from .._grad import no_grad
+from .._paths import own_names
 from . import functional as F
 from . import init
 from .functional.base import per_axis
@@ -11,21 +12,6 @@ from .functional.normalization import counted_batch_norm
 from .init import empty_parameter_values as empty
 from .module import Module
 from .parameter import Parameter
-
-__all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
-    "Bilinear", "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
-    "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "CrossMapLRN2d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "GroupNorm", "Identity", "InstanceNorm1d",
-    "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d", "LayerNorm", "Linear",
-    "LocalResponseNorm", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    "PixelShuffle", "PixelUnshuffle", "RMSNorm", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
-    "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "SyncBatchNorm", "Unflatten", "Unfold", "Upsample",
-    "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d"]
-
 
 def _of_axes(base, name, **attribute):
     """Returns the classes of a base for 1, 2 and 3 spatial axes, or the last of these: each has its own of the attribute's values."""
@@ -831,3 +817,6 @@ class EmbeddingBag(_Embedding):
     def extra_repr(self):
         padding = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         return self._options("", f", mode={self.mode!r}" + padding)
+
+
+__all__ = own_names(globals())

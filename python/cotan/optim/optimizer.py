@@ -7,7 +7,7 @@ from .. import _core, _devices
 from .._grad import enable_grad, no_grad
 from .._step import run_pending, make_state_variable
 from .._whole import whole
-from ..nn.module import RemovableHandle, clear_grads
+from ..nn.module import add_hook, clear_grads
 
 Tensor = _core.Tensor
 required = object()
@@ -15,22 +15,14 @@ COUNTERS = ("step", "mu_product", "eta", "mu")  # Python numbers, which PyTorch 
 _global_pre_hooks, _global_post_hooks = OrderedDict(), OrderedDict()
 
 
-def _add_hook(hooks, hook, prepend=False):
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
-
-
 def register_optimizer_step_pre_hook(hook):
     """Registers hook(optimizer, args, kwargs), called before the step of every optimizer."""
-    return _add_hook(_global_pre_hooks, hook)
+    return add_hook(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook):
     """Registers hook(optimizer, args, kwargs), called after the step of every optimizer."""
-    return _add_hook(_global_post_hooks, hook)
+    return add_hook(_global_post_hooks, hook)
 
 
 def _with_hooks(step):
@@ -199,26 +191,26 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook):
         """Registers hook(optimizer, args, kwargs), called before step; a pair (args, kwargs) replaces the arguments."""
-        return _add_hook(self._hooks["step_pre"], hook)
+        return add_hook(self._hooks["step_pre"], hook)
 
     def register_step_post_hook(self, hook):
-        return _add_hook(self._hooks["step_post"], hook)
+        return add_hook(self._hooks["step_post"], hook)
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
         """Registers hook(optimizer), called before state_dict."""
-        return _add_hook(self._hooks["state_pre"], hook, prepend)
+        return add_hook(self._hooks["state_pre"], hook, prepend)
 
     def register_state_dict_post_hook(self, hook, prepend=False):
         """Registers hook(optimizer, state_dict); a result replaces the state dict."""
-        return _add_hook(self._hooks["state_post"], hook, prepend)
+        return add_hook(self._hooks["state_post"], hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook, prepend=False):
         """Registers hook(optimizer, state_dict), called before loading; a result replaces the state dict."""
-        return _add_hook(self._hooks["load_pre"], hook, prepend)
+        return add_hook(self._hooks["load_pre"], hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook, prepend=False):
         """Registers hook(optimizer), called after loading."""
-        return _add_hook(self._hooks["load_post"], hook, prepend)
+        return add_hook(self._hooks["load_post"], hook, prepend)
 
     # ----------------------------------------------------------------------------------- state dicts
 
