@@ -5,7 +5,7 @@ import math
 from . import _core, _dtypes
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, SIGNED, result_type
-from ._paths import own_names
+from ._paths import own_names as _own_names
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
@@ -423,5 +423,5 @@ def array_equal(a, b):
     return tuple(a.shape) == tuple(b.shape) and ops.all(ops.equal(a, b)).item()
 
 
-__all__ = sorted({*own_names(globals()), *_OPS, "e", "inf", "nan", "newaxis", "pi"}
+__all__ = sorted({*_own_names(globals()), *_OPS, "e", "inf", "nan", "newaxis", "pi"}
                  - {*"promote_pair root_with_zero_grad scalar_of_dtype strong value".split()})

@@ -5,7 +5,7 @@ from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX, result_type
 from ._elementwise import scalar_of_dtype, lerp, strong
-from ._paths import own_names
+from ._paths import own_names as _own_names
 from ._reductions import argmax, argmin, diff
 from ._searching import nonzero, searchsorted, sort, take, take_along_axis, where
 from ._shaping import broadcast_arrays, broadcast_shapes, concat, expand_dims, normalize_axis, ravel, split, stack
@@ -324,4 +324,4 @@ def bartlett(M, *, dtype=None):
     return ops.cast(ops.minimum(n, 2 - n), dtype)
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

@@ -12,7 +12,7 @@ to JAX.
 import functools
 from collections import OrderedDict, defaultdict
 
-from ._paths import own_names
+from ._paths import own_names as _own_names
 
 
 # ------------------------------------------------------------------------------------------------ paths
@@ -493,4 +493,4 @@ def treedef_tuple(treedefs):
     return PyTreeDef(tuple, None, treedefs)
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

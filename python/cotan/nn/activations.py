@@ -2,11 +2,12 @@
 import math
 
 from .. import _core
-from .._paths import own_names
+from .._paths import own_names as _own_names
 from . import functional as F
 from . import init
 from .module import Module
 from .parameter import Parameter
+
 
 def _applied(base, functions):
     """Returns the classes of a base: functions has their names, each before that of its function in torch.nn.functional."""
@@ -238,4 +239,4 @@ Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout = _a
     FeatureAlphaDropout=feature_alpha_dropout""")
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

@@ -4,7 +4,7 @@ import math
 from .. import _core
 from .._core import ops
 from .._grad import no_grad
-from .._paths import own_names
+from .._paths import own_names as _own_names
 from . import functional as F
 from . import init
 from .functional.base import per_axis
@@ -12,6 +12,7 @@ from .functional.normalization import counted_batch_norm
 from .init import empty_parameter_values as empty
 from .module import Module
 from .parameter import Parameter
+
 
 def _of_axes(base, name, **attribute):
     """Returns the classes of a base for 1, 2 and 3 spatial axes, or the last of these: each has its own of the attribute's values."""
@@ -819,4 +820,4 @@ class EmbeddingBag(_Embedding):
         return self._options("", f", mode={self.mode!r}" + padding)
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

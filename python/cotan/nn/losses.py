@@ -1,11 +1,12 @@
 """Losses and distances as modules."""
 import math
 
-from .._paths import own_names
+from .._paths import own_names as _own_names
 from . import functional as F
 from .functional.loss import legacy_reduction
 from .layers import Linear
 from .module import Module
+
 
 class _Loss(Module):
     """The base of losses; `size_average` and `reduce` are the older form of `reduction`."""
@@ -242,4 +243,4 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

@@ -56,7 +56,7 @@ class RemovableHandle:
         self._dicts = [weakref.ref(each) if isinstance(each, OrderedDict) else lambda each=each: each for each in dicts]
 
 
-def add_hook(hooks, hook, prepend=False):
+def _add_hook(hooks, hook, prepend=False):
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     if prepend:
@@ -168,14 +168,14 @@ class Module:
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """Registers hook(module, args), called before forward; a result replaces the arguments."""
-        handle = add_hook(self._forward_pre_hooks, hook, prepend)
+        handle = _add_hook(self._forward_pre_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         return handle
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """Registers hook(module, args, output), called after forward; a result replaces the output."""
-        handle = add_hook(self._forward_hooks, hook, prepend)
+        handle = _add_hook(self._forward_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         if always_call:
@@ -185,13 +185,13 @@ class Module:
     def register_full_backward_hook(self, hook, prepend=False):
         """Registers hook(module, grad_input, grad_output), called when backward has both; a result replaces the gradients of
         the inputs."""
-        return add_hook(self._backward_hooks, hook, prepend)
+        return _add_hook(self._backward_hooks, hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
         """Registers hook(module, grad_output), called before the module's backward; a result replaces the gradients."""
-        return add_hook(self._backward_pre_hooks, hook, prepend)
+        return _add_hook(self._backward_pre_hooks, hook, prepend)
 
     # -------------------------------------------------------------------------------- attributes
 
@@ -532,27 +532,27 @@ class Module:
 
     def register_state_dict_pre_hook(self, hook):
         """Registers hook(module, prefix, keep_vars), called before state_dict."""
-        return add_hook(self._state_dict_pre_hooks, hook)
+        return _add_hook(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook):
         """Registers hook(module, state_dict, prefix, local_metadata), called after state_dict, which it may
         change."""
-        return add_hook(self._state_dict_hooks, (hook, True))
+        return _add_hook(self._state_dict_hooks, (hook, True))
 
     def _register_state_dict_hook(self, hook):
-        return add_hook(self._state_dict_hooks, (hook, False))
+        return _add_hook(self._state_dict_hooks, (hook, False))
 
     def register_load_state_dict_pre_hook(self, hook):
         """Registers hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors),
         called before loading."""
-        return add_hook(self._load_state_dict_pre_hooks, (hook, True))
+        return _add_hook(self._load_state_dict_pre_hooks, (hook, True))
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-        return add_hook(self._load_state_dict_pre_hooks, (hook, with_module))
+        return _add_hook(self._load_state_dict_pre_hooks, (hook, with_module))
 
     def register_load_state_dict_post_hook(self, hook):
         """Registers hook(module, incompatible_keys), called after loading."""
-        return add_hook(self._load_state_dict_post_hooks, hook)
+        return _add_hook(self._load_state_dict_post_hooks, hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         for name, value in self._parameters.items():
@@ -701,7 +701,7 @@ class Module:
 
 
 def _global_hook(kind, hook):
-    return add_hook(GLOBAL, (kind, hook))
+    return _add_hook(GLOBAL, (kind, hook))
 
 
 def register_module_forward_pre_hook(hook):

@@ -8,8 +8,9 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 
-from .._paths import own_names
+from .._paths import own_names as _own_names
 from .._whole import whole
+
 
 class LRScheduler:
     """step(), called once after the optimizer's, sets the next rates. last_epoch -1 starts a run; otherwise
@@ -532,4 +533,4 @@ class ChainedScheduler(SequentialLR):
         self._last_lr = self._rates()
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())

@@ -7,7 +7,7 @@ from .. import _core, _devices
 from .._grad import enable_grad, no_grad
 from .._step import run_pending, make_state_variable
 from .._whole import whole
-from ..nn.module import add_hook, clear_grads
+from ..nn.module import _add_hook, clear_grads
 
 Tensor = _core.Tensor
 required = object()
@@ -17,12 +17,12 @@ _global_pre_hooks, _global_post_hooks = OrderedDict(), OrderedDict()
 
 def register_optimizer_step_pre_hook(hook):
     """Registers hook(optimizer, args, kwargs), called before the step of every optimizer."""
-    return add_hook(_global_pre_hooks, hook)
+    return _add_hook(_global_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook):
     """Registers hook(optimizer, args, kwargs), called after the step of every optimizer."""
-    return add_hook(_global_post_hooks, hook)
+    return _add_hook(_global_post_hooks, hook)
 
 
 def _with_hooks(step):
@@ -191,26 +191,26 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook):
         """Registers hook(optimizer, args, kwargs), called before step; a pair (args, kwargs) replaces the arguments."""
-        return add_hook(self._hooks["step_pre"], hook)
+        return _add_hook(self._hooks["step_pre"], hook)
 
     def register_step_post_hook(self, hook):
-        return add_hook(self._hooks["step_post"], hook)
+        return _add_hook(self._hooks["step_post"], hook)
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
         """Registers hook(optimizer), called before state_dict."""
-        return add_hook(self._hooks["state_pre"], hook, prepend)
+        return _add_hook(self._hooks["state_pre"], hook, prepend)
 
     def register_state_dict_post_hook(self, hook, prepend=False):
         """Registers hook(optimizer, state_dict); a result replaces the state dict."""
-        return add_hook(self._hooks["state_post"], hook, prepend)
+        return _add_hook(self._hooks["state_post"], hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook, prepend=False):
         """Registers hook(optimizer, state_dict), called before loading; a result replaces the state dict."""
-        return add_hook(self._hooks["load_pre"], hook, prepend)
+        return _add_hook(self._hooks["load_pre"], hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook, prepend=False):
         """Registers hook(optimizer), called after loading."""
-        return add_hook(self._hooks["load_post"], hook, prepend)
+        return _add_hook(self._hooks["load_post"], hook, prepend)
 
     # ----------------------------------------------------------------------------------- state dicts
 

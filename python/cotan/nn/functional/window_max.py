@@ -3,8 +3,9 @@ import math
 
 from ... import _core
 from ..._core import ops
-from ..._paths import own_names
+from ..._paths import own_names as _own_names
 from ..._random import unit_floats
+
 
 def _max_at(x, positions):
     """Returns the maxima of x (N, C, ...), and their flat indices; positions: for each axis (N or 1, C or 1, outputs, taps)."""
@@ -107,4 +108,4 @@ fractional_max_pool2d, fractional_max_pool3d = map(_fractional_variant, (2, 3))
 fractional_max_pool2d_with_indices, fractional_max_pool3d_with_indices = (_fractional_variant(n, True) for n in (2, 3))
 
 
-__all__ = own_names(globals())
+__all__ = _own_names(globals())
