@@ -5,121 +5,21 @@ import math
 from . import _core, _dtypes
 from ._core import Tensor, ops
 from ._dtypes import BOOL, COMPLEX, FLOATS, INTEGERS, SIGNED, result_type
-
-__all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "allclose", "angle", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around", "array_equal", "asin", "asinh", "atan", "atan2",
-    "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clamp", "clamp_max", "clamp_min", "clip", "complex",
-    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "digamma", "div", "divide", "divmod", "e",
-    "eq", "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor",
-    "floor_divide", "fmax", "fmin", "fmod", "frexp", "gcd", "ge", "gelu", "greater", "greater_equal", "gt",
-    "heaviside", "hypot", "imag", "inf", "invert", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-    "isreal", "lcm", "ldexp", "le", "left_shift", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logit", "lt", "maximum", "minimum", "mod", "modf", "mul", "multiply", "nan", "nan_to_num", "ne", "neg",
-    "negative", "newaxis", "nextafter", "not_equal", "pi", "polar", "positive", "pow", "power", "rad2deg",
-    "radians", "real", "reciprocal", "relu", "remainder", "right_shift", "rint", "round", "rsqrt", "selu",
-    "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softmax", "sqrt", "square", "sub", "subtract",
-    "tan", "tanh", "true_divide", "trunc", "view_as_complex", "view_as_real", "xlogy"]
+from ._paths import own_names as _own_names
 
 e, pi, inf, nan, newaxis = math.e, math.pi, math.inf, math.nan, None
 
-abs = ops.abs
-absolute = ops.abs
-acos = ops.acos
-acosh = ops.acosh
-add = ops.add
-arccos = ops.acos
-arccosh = ops.acosh
-arcsin = ops.asin
-arcsinh = ops.asinh
-arctan = ops.atan
-arctan2 = ops.atan2
-arctanh = ops.atanh
-asin = ops.asin
-asinh = ops.asinh
-atan = ops.atan
-atan2 = ops.atan2
-atanh = ops.atanh
-bitwise_and = ops.and_
-bitwise_invert = ops.not_
-bitwise_not = ops.not_
-bitwise_or = ops.or_
-bitwise_xor = ops.xor
-cbrt = ops.cbrt
-copysign = ops.copysign
-cos = ops.cos
-cosh = ops.cosh
-deg2rad = ops.deg2rad
-degrees = ops.rad2deg
-digamma = ops.digamma
-eq = ops.equal
-equal = ops.equal
-erf = ops.erf
-erfc = ops.erfc
-erfinv = ops.erfinv
-exp = ops.exp
-exp2 = ops.exp2
-expm1 = ops.expm1
-fabs = ops.abs
-fmax = ops.fmax
-fmin = ops.fmin
-fmod = ops.mod
-ge = ops.greater_equal
-gelu = ops.gelu
-greater = ops.greater
-greater_equal = ops.greater_equal
-gt = ops.greater
-heaviside = ops.heaviside
-hypot = ops.hypot
-invert = ops.not_
-isfinite = ops.is_finite
-isinf = ops.is_inf
-isnan = ops.is_nan
-le = ops.less_equal
-less = ops.less
-less_equal = ops.less_equal
-lgamma = ops.lgamma
-log = ops.log
-log10 = ops.log10
-log1p = ops.log1p
-log2 = ops.log2
-logaddexp = ops.logaddexp
-logit = ops.logit
-lt = ops.less
-maximum = ops.maximum
-minimum = ops.minimum
-mul = ops.mul
-multiply = ops.mul
-nan_to_num = ops.nan_to_num
-ne = ops.not_equal
-neg = ops.neg
-negative = ops.neg
-nextafter = ops.nextafter
-not_equal = ops.not_equal
-pow = ops.pow
-power = ops.pow
-rad2deg = ops.rad2deg
-radians = ops.deg2rad
-reciprocal = ops.reciprocal
-relu = ops.relu
-remainder = ops.remainder
-rsqrt = ops.rsqrt
-selu = ops.selu
-sigmoid = ops.sigmoid
-signbit = ops.signbit
-silu = ops.silu
-sin = ops.sin
-sinc = ops.sinc
-sinh = ops.sinh
-sqrt = ops.sqrt
-square = ops.square
-tan = ops.tan
-tanh = ops.tanh
-xlogy = ops.xlogy
-mod = ops.remainder  # NumPy's mod, with the sign of the divisor
-angle, sign = ops.angle, ops.sign
+# Names of ops, and names by which NumPy and PyTorch call them; mod is NumPy's, with the sign of the divisor.
+_SAME = """abs acos acosh add asin asinh atan atan2 atanh cbrt copysign cos cosh deg2rad digamma equal erf erfc erfinv exp exp2
+    expm1 fmax fmin gelu greater greater_equal heaviside hypot less less_equal lgamma log log10 log1p log2 logaddexp logit
+    maximum minimum mul nan_to_num neg nextafter not_equal pow rad2deg reciprocal relu remainder rsqrt selu sigmoid signbit
+    silu sin sinc sinh sqrt square tan tanh xlogy angle sign"""
+_OTHER = """absolute=abs  fabs=abs  arccos=acos  arccosh=acosh  bitwise_and=and_  arcsin=asin  arcsinh=asinh  arctan=atan  arctan2=atan2
+arctanh=atanh  radians=deg2rad  eq=equal  gt=greater  ge=greater_equal  isfinite=is_finite  isinf=is_inf  isnan=is_nan
+lt=less  le=less_equal  fmod=mod  multiply=mul  negative=neg  bitwise_invert=not_  bitwise_not=not_  invert=not_
+ne=not_equal  bitwise_or=or_  power=pow  degrees=rad2deg  mod=remainder  bitwise_xor=xor"""
+_OPS = {name: getattr(ops, op or name) for name, _, op in (pair.partition("=") for pair in (_SAME + " " + _OTHER).split())}
+globals().update(_OPS)
 
 
 def value(x):
@@ -521,3 +421,7 @@ def array_equal(a, b):
     """True if both have one shape and all elements are equal."""
     a, b = strong(a), strong(b)
     return tuple(a.shape) == tuple(b.shape) and ops.all(ops.equal(a, b)).item()
+
+
+__all__ = sorted({*_own_names(globals()), *_OPS, "e", "inf", "nan", "newaxis", "pi"}
+                 - {*"promote_pair root_with_zero_grad scalar_of_dtype strong value".split()})

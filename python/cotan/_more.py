@@ -5,16 +5,11 @@ from . import _core
 from ._core import ops
 from ._dtypes import COMPLEX, result_type
 from ._elementwise import scalar_of_dtype, lerp, strong
+from ._paths import own_names as _own_names
 from ._reductions import argmax, argmin, diff
 from ._searching import nonzero, searchsorted, sort, take, take_along_axis, where
 from ._shaping import broadcast_arrays, broadcast_shapes, concat, expand_dims, normalize_axis, ravel, split, stack
 from .linalg import tensordot
-
-__all__ = [
-    "append", "array_equiv", "bartlett", "blackman", "choose", "compress", "convolve", "copy", "correlate", "delete", "dot", "dsplit",
-    "ediff1d", "extract", "hamming", "hanning", "indices", "inner", "interp", "iscomplex", "iscomplexobj", "isrealobj", "kron",
-    "matvec", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmedian", "ndim", "polyval", "vander", "vdot", "vecmat"]
-
 
 # ------------------------------------------------------------------------------------------- products
 
@@ -327,3 +322,6 @@ def bartlett(M, *, dtype=None):
         return _core.full((max(M, 0),), 1, dtype)
     n = ops.cast(ops.iota(_core.int64, (M,), 0), _core.float64) * (2 / (M - 1))
     return ops.cast(ops.minimum(n, 2 - n), dtype)
+
+
+__all__ = _own_names(globals())

@@ -13,3 +13,9 @@ def add_paths(package, tables, common=None):
         sys.modules[module.__name__] = module
         if not hasattr(parent, name):  # a function of the same name stays
             setattr(parent, name, module)
+
+
+def own_names(namespace):
+    """Returns the names of the public classes and functions that a module defines: its __all__."""
+    return sorted(name for name, value in namespace.items()
+                  if name[0] != "_" and getattr(value, "__module__", None) == namespace["__name__"])

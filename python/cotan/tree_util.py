@@ -12,12 +12,7 @@ to JAX.
 import functools
 from collections import OrderedDict, defaultdict
 
-__all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey", "all_leaves", "keystr",
-    "register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
-    "register_pytree_with_keys_class", "register_static", "tree_all", "tree_flatten", "tree_flatten_with_path",
-    "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce", "tree_structure",
-    "tree_transpose", "tree_unflatten", "treedef_children", "treedef_is_leaf", "treedef_tuple"]
+from ._paths import own_names as _own_names
 
 
 # ------------------------------------------------------------------------------------------------ paths
@@ -496,3 +491,6 @@ def treedef_children(treedef):
 def treedef_tuple(treedefs):
     """Returns the structure of a tuple of trees, from their structures."""
     return PyTreeDef(tuple, None, treedefs)
+
+
+__all__ = _own_names(globals())

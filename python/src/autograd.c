@@ -15,8 +15,7 @@ static bool autograd_add_leaf(tensor_object *self) {
     PyObject *key = PyLong_FromUnsignedLongLong(self->handle.bits);
     PyObject *address = PyLong_FromVoidPtr(self);
     const bool ok = key && address && PyDict_SetItem(autograd_leaves, key, address) == 0;
-    Py_XDECREF(key);
-    Py_XDECREF(address);
+    release(key, address);
     return ok;
 }
 
@@ -54,11 +53,9 @@ bool tensor_make_variable(PyObject *o, bool tracked, ct_loc here) {
     ct_tensor value = tensor_value(o, here);
     if (!value.bits) return false;
     int64_t dim[CT_MAX_RANK];
-    const int rank = ct_rank(value);
-    for (int i = 0; i < rank; i++) dim[i] = ct_dim(value, i);
     ct_params *params = ct_params_new();
     ct_tensor variable =
-        ct_param_at(params, "tensor", ct_dtype_of(value), (ct_ints){rank, dim}, here);
+        ct_param_at(params, "tensor", ct_dtype_of(value), tensor_dims(value, dim), here);
     ct_track_variable(variable, tracked);
     ct_assign_at(variable, value, here);
     if (ct_failed()) {
@@ -99,53 +96,42 @@ static PyObject *autograd_requires_grad_(PyObject *o, PyObject *args, PyObject *
     const ct_tensor t = tensor_peek(o);
     if (!t.bits) return NULL;
     const bool has_history = !self->params && ct_is_tracked(t);
-    if (has_history && !requested) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "requires_grad_: requires_grad can be turned off for leaves only; "
-                        "detach() gives a tensor without a history");
-        return NULL;
-    }
-    if (requested && !py_dtype_has_gradient(ct_dtype_of(t))) {
-        PyErr_Format(
+    if (has_history && !requested)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "requires_grad_: requires_grad can be turned off for leaves only; "
+                            "detach() gives a tensor without a history");
+    if (requested && !py_dtype_has_gradient(ct_dtype_of(t)))
+        return PyErr_Format(
             PyExc_RuntimeError,
             "requires_grad_: only floats and complex numbers have gradients, the tensor is %s",
             dtype_python_name(ct_dtype_of(t)));
-        return NULL;
-    }
     if (!has_history && (requested || self->params) && !tensor_make_variable(o, requested, here))
         return NULL;
-    Py_INCREF(o);
-    return o;
+    return Py_NewRef(o);
 }
 
-static PyObject *autograd_get_requires_grad(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_requires_grad(PyObject *o, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(o);
     return t.bits ? PyBool_FromLong(ct_is_tracked(t)) : NULL;
 }
-static int autograd_set_requires_grad(PyObject *o, PyObject *value, void *unused) {
-    (void)unused;
+static int autograd_set_requires_grad(PyObject *o, PyObject *value, void *Py_UNUSED(unused)) {
     const int requested = value ? PyObject_IsTrue(value) : 0;
     if (requested < 0) return -1;
     PyObject *args = Py_BuildValue("(i)", requested),
              *done = args ? autograd_requires_grad_(o, args, NULL) : NULL;
-    Py_XDECREF(args);
-    Py_XDECREF(done);
+    release(args, done);
     return done ? 0 : -1;
 }
-static PyObject *autograd_get_version(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_version(PyObject *o, void *Py_UNUSED(unused)) {
     return PyLong_FromUnsignedLongLong(((tensor_object *)o)->version);
 }
-static PyObject *autograd_get_is_leaf(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_is_leaf(PyObject *o, void *Py_UNUSED(unused)) {
     const tensor_object *self = (tensor_object *)o;
     const ct_tensor t = tensor_peek(o);
     return t.bits ? PyBool_FromLong(self->params || !ct_is_tracked(t)) : NULL;
 }
 
-static PyObject *autograd_get_base(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_base(PyObject *o, void *Py_UNUSED(unused)) {
     const tensor_object *base = ((tensor_object *)o)->parent;
     while (base && base->parent) base = base->parent;
     if (!base) Py_RETURN_NONE;
@@ -155,8 +141,7 @@ static PyObject *autograd_get_base(PyObject *o, void *unused) {
 
 // Returns the name of the op that computed a value with a history; None if there is no history, or if it
 // begins here.
-static PyObject *autograd_get_op(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_op(PyObject *o, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(o);
     const char *name = t.bits && ct_is_tracked(t) ? ct_op_name(t) : NULL;
     if (!t.bits) return NULL;
@@ -164,15 +149,12 @@ static PyObject *autograd_get_op(PyObject *o, void *unused) {
     return PyUnicode_FromString(name);
 }
 
-static PyObject *autograd_get_grad(PyObject *o, void *unused) {
-    (void)unused;
+static PyObject *autograd_get_grad(PyObject *o, void *Py_UNUSED(unused)) {
     PyObject *grad = ((tensor_object *)o)->grad;
     if (!grad) grad = Py_None;
-    Py_INCREF(grad);
-    return grad;
+    return Py_NewRef(grad);
 }
-static int autograd_set_grad(PyObject *o, PyObject *value, void *unused) {
-    (void)unused;
+static int autograd_set_grad(PyObject *o, PyObject *value, void *Py_UNUSED(unused)) {
     tensor_object *self = (tensor_object *)o;
     if (value == Py_None) value = NULL;
     if (value && !tensor_check(value)) {
@@ -182,15 +164,12 @@ static int autograd_set_grad(PyObject *o, PyObject *value, void *unused) {
     if (value) {
         const ct_tensor t = tensor_peek(value), of = tensor_peek(o);
         if (!t.bits || !of.bits) return -1;
-        bool same = ct_rank(t) == ct_rank(of);
-        for (int i = 0; same && i < ct_rank(t); i++) same = ct_dim(t, i) == ct_dim(of, i);
-        if (!same) {
+        if (!has_same_shape(t, of)) {
             PyObject *is = tensor_shape(t), *wants = tensor_shape(of);
             if (is && wants)
                 PyErr_Format(PyExc_RuntimeError, "grad: the gradient is %R, the tensor is %R", is,
                              wants);
-            Py_XDECREF(is);
-            Py_XDECREF(wants);
+            release(is, wants);
             return -1;
         }
         Py_INCREF(value);
@@ -202,8 +181,7 @@ static int autograd_set_grad(PyObject *o, PyObject *value, void *unused) {
 }
 
 // _set_grads(tensors, grads): sets .grad of all tensors; grads None clears it.
-static PyObject *autograd_set_grads(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *autograd_set_grads(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *of, *grads;
     if (!PyArg_ParseTuple(args, "O!O:_set_grads", &PyList_Type, &of, &grads)) return NULL;
     for (Py_ssize_t i = 0; i < PyList_Size(of); i++)
@@ -334,10 +312,9 @@ static bool py_backward_store_grads(pass *p) {
     for (size_t i = 0; ok && i < p->n; i++) {
         // The library's gradient is that along x minus i times that along y; PyTorch's is its conjugate.
         const bool complex = dtype_kind(ct_dtype_of(p->grads[i])) == 'c';
-        PyObject *grad = tensor_new_without_run(
-            complex ? ct_conj_at(p->grads[i], p->here) : p->grads[i], p->here);
-        ok = grad && PyList_Append(grads, grad) == 0;
-        Py_XDECREF(grad);
+        ok = list_append(
+            grads, tensor_new_without_run(complex ? ct_conj_at(p->grads[i], p->here) : p->grads[i],
+                                          p->here));
     }
     PyObject *to = PyList_New(0), *result = PyList_New(0);
     ok = ok && to && result;
@@ -351,9 +328,7 @@ static bool py_backward_store_grads(pass *p) {
         Py_XDECREF(grad);
     }
     ok = ok && py_grad_accumulate_all(p, to, result);
-    Py_XDECREF(to);
-    Py_XDECREF(result);
-    Py_XDECREF(grads);
+    release(to, result, grads);
     return ok;
 }
 
@@ -378,8 +353,7 @@ static bool py_backward_run(pass *p) {
 
 // _begin_backward(): begins a new backward pass; returns True if histories are kept whatever the caller asks
 // for.
-static PyObject *autograd_begin_backward(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *autograd_begin_backward(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     const ct_loc here = api_enter();
     thread *self = thread_get();
     const bool traced = self->trace_depth;
@@ -389,8 +363,7 @@ static PyObject *autograd_begin_backward(PyObject *module, PyObject *unused) {
 }
 
 // _give(leaves, grads, create): adds the gradients to .grad of the Tensors that are these leaves.
-static PyObject *autograd_give(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *autograd_give(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *to, *grads;
     int create;
     pass p = {.here = api_enter()};
@@ -406,15 +379,13 @@ static PyObject *autograd_give(PyObject *module, PyObject *args) {
     }
     ok = ok && py_backward_store_grads(&p);
     free(p.wrt);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 // _set_sweeps(backward, grad, written): sets the functions that replace backward() and _grad() where a history
 // may have hooks, and the one that is called when a tensor that has hooks is written in place.
 static PyObject *sweep_backward, *sweep_grad, *sweep_written;
-static PyObject *autograd_set_sweeps(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *autograd_set_sweeps(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO:_set_sweeps", &sweep_backward, &sweep_grad, &sweep_written))
         return NULL;
     Py_INCREF(sweep_backward);
@@ -477,8 +448,7 @@ static PyObject *autograd_backward(PyObject *self, PyObject *args, PyObject *opt
     ok = ok && (!p.n || (py_backward_run(&p) && py_backward_store_grads(&p)));
     free(p.wrt);
     Py_XDECREF(loss);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 // True if the history of the loss begins at a leaf other than the inputs of the pass.
@@ -496,8 +466,7 @@ static bool py_backward_has_other_leaves(const pass *p) {
 
 // _grad(output, inputs, gradient, retain, create): returns a tuple of gradients, None for inputs that the
 // output does not depend on. If create is None, a graph is created where the history has other leaves, too.
-static PyObject *autograd_grad(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *autograd_grad(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *output, *inputs, *gradient, *create;
     int retain;
     pass p = {.here = api_enter()};
@@ -553,48 +522,40 @@ static PyObject *autograd_grad(PyObject *module, PyObject *args) {
 
 // --------------------------------------------------------------------------------- without history
 
-static PyObject *autograd_detach(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *autograd_detach(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return view_detached(self, tensor_type, api_enter());
 }
 
-static PyObject *autograd_detach_(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *autograd_detach_(PyObject *o, PyObject *Py_UNUSED(unused)) {
     tensor_object *self = (tensor_object *)o;
     const ct_loc here = api_enter();
     const ct_tensor t = tensor_handle(o);
     if (!t.bits) return NULL;
-    if (self->parent && ct_is_tracked(t)) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "detach_: a view's history is that of what it is a view of\n"
-                        "  hint: detach() gives a tensor without it");
-        return NULL;
-    }
+    if (self->parent && ct_is_tracked(t))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "detach_: a view's history is that of what it is a view of\n"
+                            "  hint: detach() gives a tensor without it");
     if (self->params
             ? !tensor_make_variable(o, false, here)
             : ct_is_tracked(t) && !tensor_set_handle(self, ct_stop_gradient_at(t, here), here))
         return NULL;
-    Py_INCREF(o);
-    return o;
+    return Py_NewRef(o);
 }
 
 // _leaves(value): returns the handles' bits of the leaves at which its history begins.
-static PyObject *autograd_list_leaves(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *autograd_list_leaves(PyObject *Py_UNUSED(module), PyObject *o) {
     if (!tensor_check(o)) return PyErr_Format(PyExc_TypeError, "a Tensor has leaves, not %R", o);
     pass p = {.here = api_enter()};
     p.loss = tensor_handle(o);
     PyObject *result = py_backward_find_leaves(&p) ? PyTuple_New((Py_ssize_t)p.n) : NULL;
-    for (size_t i = 0; result && i < p.n; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(p.wrt[i].bits);
-        if (!number || PyTuple_SetItem(result, (Py_ssize_t)i, number) < 0) Py_CLEAR(result);
-    }
+    for (size_t i = 0; result && i < p.n; i++)
+        if (!tuple_set(result, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(p.wrt[i].bits)))
+            Py_CLEAR(result);
     free(p.wrt);
     return result;
 }
 
-static PyObject *autograd_set_grad_enabled(PyObject *module, PyObject *requested) {
-    (void)module;
+static PyObject *autograd_set_grad_enabled(PyObject *Py_UNUSED(module), PyObject *requested) {
     const int on = PyObject_IsTrue(requested);
     if (on < 0) return NULL;
     thread *self = thread_get();
@@ -602,35 +563,30 @@ static PyObject *autograd_set_grad_enabled(PyObject *module, PyObject *requested
     self->no_grad = !on;
     return PyBool_FromLong(before);
 }
-static PyObject *autograd_is_grad_enabled(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *autograd_is_grad_enabled(PyObject *Py_UNUSED(module),
+                                          PyObject *Py_UNUSED(unused)) {
     return PyBool_FromLong(grad_enabled());
 }
 
 // _autocast(dtype): sets the autocast dtype (float32 for none) and returns the previous one.
 // _autocast_dtype(): returns the current one.
-static PyObject *autograd_set_autocast(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *autograd_set_autocast(PyObject *Py_UNUSED(module), PyObject *o) {
     const ct_loc here = api_enter();
     ct_dtype dtype;
     if (!dtype_parse(o, &dtype)) return NULL;
     const ct_dtype before = ct_autocast_set_at(dtype, here);
     return ct_failed() ? raise_error() : dtype_to_object(before);
 }
-static PyObject *autograd_get_autocast(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *autograd_get_autocast(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     api_enter();
     return dtype_to_object(ct_autocast_dtype());
 }
 
 // _track(x): returns x as a new value at which a history begins.
-static PyObject *autograd_track(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *autograd_track(PyObject *Py_UNUSED(module), PyObject *o) {
     const ct_loc here = api_enter();
-    if (!tensor_check(o)) {
-        PyErr_Format(PyExc_TypeError, "what is differentiated must be a Tensor, not %R", o);
-        return NULL;
-    }
+    if (!tensor_check(o))
+        return PyErr_Format(PyExc_TypeError, "what is differentiated must be a Tensor, not %R", o);
     return tensor_new(ct_track_at(tensor_value(o, here), here), here);
 }
 

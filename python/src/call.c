@@ -29,11 +29,9 @@ static bool call_sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n,
     const op_entry *op = b->op;
     const Py_ssize_t all = op->n_operands + op->n_attrs;
     const Py_ssize_t n_positional = op->options ? op->n_operands : all;
-    if (n > n_positional) {
-        PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments without a name, not %zd", op->name,
-                     n_positional, n);
-        return false;
-    }
+    if (n > n_positional)
+        return PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments without a name, not %zd",
+                            op->name, n_positional, n);
     for (Py_ssize_t i = 0; i < all; i++) sorted[i] = i < n ? args[i] : NULL;
     const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
     for (Py_ssize_t k = 0; k < n_names; k++) {
@@ -43,27 +41,21 @@ static bool call_sort_arguments(binding *b, PyObject *const *args, Py_ssize_t n,
             i++;
         if (i == all && op->n_out == 1 && PyUnicode_CompareWithASCIIString(name, "out") == 0) {
             b->out_tensor = args[n + k] == Py_None ? NULL : args[n + k];
-            if (b->out_tensor && !tensor_check(b->out_tensor)) {
-                PyErr_Format(PyExc_TypeError, "out must be a Tensor, not %R", b->out_tensor);
-                return false;
-            }
+            if (b->out_tensor && !tensor_check(b->out_tensor))
+                return PyErr_Format(PyExc_TypeError, "out must be a Tensor, not %R", b->out_tensor);
             continue;
         }
-        if (i == all || sorted[i]) {
-            PyErr_Format(PyExc_TypeError,
-                         i == all ? "%s() has no argument %R" : "%s() got argument %R twice",
-                         op->name, name);
-            return false;
-        }
+        if (i == all || sorted[i])
+            return PyErr_Format(PyExc_TypeError,
+                                i == all ? "%s() has no argument %R" : "%s() got argument %R twice",
+                                op->name, name);
         sorted[i] = args[n + k];
     }
     for (Py_ssize_t i = 0; i < all; i++) {
         const bool needed = i < op->n_operands ? i < op->n_needed : !op->options;
-        if (needed && !sorted[i]) {
-            PyErr_Format(PyExc_TypeError, "%s() needs argument '%s'", op->name,
-                         call_parameter_name(op, i));
-            return false;
-        }
+        if (needed && !sorted[i])
+            return PyErr_Format(PyExc_TypeError, "%s() needs argument '%s'", op->name,
+                                call_parameter_name(op, i));
     }
     return true;
 }
@@ -112,9 +104,8 @@ static bool call_parse_enum(PyObject *o, const char *const *words, const char *n
             *to = i;
             return true;
         }
-    PyErr_Format(PyExc_ValueError, "%s must be one of the words of its description, not %R", name,
-                 o);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "%s must be one of the words of its description, not %R",
+                        name, o);
 }
 
 static bool call_bind_attr(binding *b, const op_attr *attr, PyObject *o) {

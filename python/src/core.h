@@ -37,6 +37,15 @@ void errors_log(ct_log_kind kind, const char *text, void *user);
 // Between these two calls messages are queued: the Python functions that receive them let other threads run.
 void errors_log_defer(void);
 void errors_log_flush(void);
+// Gives back references to objects, each of which may be NULL.
+#define release(...)                                                                               \
+    release_all((PyObject *const[]){__VA_ARGS__},                                                  \
+                sizeof((PyObject *const[]){__VA_ARGS__}) / sizeof(PyObject *))
+void release_all(PyObject *const *objects, size_t n);
+PyObject *none_if(bool ok); // None, or NULL where an exception is set
+// Both take a new object, which is NULL if an exception is set; then they return false.
+bool list_append(PyObject *list, PyObject *item);
+bool tuple_set(PyObject *tuple, Py_ssize_t i, PyObject *item);
 
 // ---------------------------------------------------------------------------------- wording.c
 // a new string: the library's message with Python's names in it
@@ -63,6 +72,8 @@ PyObject *dtype_to_numpy(ct_dtype dtype);      // a new reference to NumPy's dty
 ct_dtype dtype_from_name(const char *name);    // CT_DEFAULT if no dtype has the name
 ct_dtype dtype_from_format(const char *format, Py_ssize_t bytes, bool *swapped);
 char dtype_kind(ct_dtype dtype); // b bool, i and u integers, f floats, c complex
+// 0 bool, 1 integers, 2 floats, 3 complex: a dtype cannot hold one of a higher category.
+int dtype_category(ct_dtype dtype);
 
 // ----------------------------------------------------------------------------------- tensor.c
 extern PyTypeObject *tensor_type;
@@ -82,6 +93,8 @@ ct_tensor tensor_value(PyObject *o, ct_loc here);
 ct_tensor tensor_peek(PyObject *o);
 bool tensor_is_usable_here(PyObject *o); // true if it is this thread's, or a variable
 PyObject *tensor_shape(ct_tensor t);     // returns a cotan.Size
+// Returns the sizes of its axes, written to dim (moves.c).
+ct_ints tensor_dims(ct_tensor t, int64_t dim[CT_MAX_RANK]);
 // sets the Python classes cotan.Size and that of Tensor.size
 PyObject *tensor_set_classes(PyObject *size, PyObject *count);
 

@@ -22,23 +22,19 @@ static PyObject *py_device_to(PyObject *self, PyObject *name) {
     if (!t.bits) return NULL;
     const ct_tensor moved = ct_to_at(t, text, here);
     if (moved.bits != t.bits || !ct_ok(t)) return tensor_new(moved, here);
-    Py_INCREF(self);
-    return self;
+    return Py_NewRef(self);
 }
 
-static PyObject *py_device_to_host(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *py_device_to_host(PyObject *self, PyObject *Py_UNUSED(unused)) {
     const ct_loc here = api_enter();
     const ct_tensor t = tensor_value(self, here);
     if (!t.bits) return NULL;
     const ct_tensor py_device_to_host = ct_commit_device_at(t, here);
     if (py_device_to_host.bits != t.bits || !ct_ok(t)) return tensor_new(py_device_to_host, here);
-    Py_INCREF(self);
-    return self;
+    return Py_NewRef(self);
 }
 
-static PyObject *py_device_get(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *py_device_get(PyObject *self, PyObject *Py_UNUSED(unused)) {
     api_enter();
     const ct_tensor t = tensor_peek(self);
     if (!t.bits) return NULL;
@@ -62,10 +58,8 @@ static PyObject *py_device_move_(PyObject *o, PyObject *name) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_device_get_default(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
-    const ct_loc here = api_enter();
-    (void)here;
+static PyObject *py_device_get_default(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
+    api_enter();
     const char *name = ct_device_of(ct_f(0));
     return name ? PyUnicode_FromString(name) : raise_error();
 }

@@ -35,8 +35,8 @@ bool check_device_is_cpu(PyObject *device) {
     if (device == Py_None ||
         (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cpu") == 0))
         return true;
-    PyErr_Format(PyExc_ValueError, "device %R: arrays are exchanged on \"cpu\" alone", device);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "device %R: arrays are exchanged on \"cpu\" alone",
+                        device);
 }
 
 // ------------------------------------------------------------------------------------------ export
@@ -168,8 +168,7 @@ static PyObject *dlpack_method(PyObject *self, PyObject *args, PyObject *options
     return NULL;
 }
 
-static PyObject *dlpack_device_method(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *dlpack_device_method(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     return Py_BuildValue("(ii)", DLPACK_CPU, 0);
 }
 
@@ -235,11 +234,9 @@ static bool dlpack_take_capsule(PyObject *capsule, dlpack_imported *from) {
         return from->versioned && PyCapsule_SetName(capsule, "used_dltensor_versioned") == 0;
     }
     if (strncmp(name, "used_dltensor", 13) == 0)
-        PyErr_SetString(PyExc_ValueError,
-                        "the DLPack capsule was used before; each is good for one use");
-    else
-        PyErr_Format(PyExc_ValueError, "a capsule named \"%s\" is none of DLPack's", name);
-    return false;
+        return PyErr_Format(PyExc_ValueError,
+                            "the DLPack capsule was used before; each is good for one use");
+    return PyErr_Format(PyExc_ValueError, "a capsule named \"%s\" is none of DLPack's", name);
 }
 
 static ct_dtype dlpack_array_dtype(const dlpack_array *a) {
@@ -256,40 +253,33 @@ static bool dlpack_raise_dtype(const dlpack_array *a) {
         if (dlpack_codes[i].bits && dlpack_codes[i].code == a->dtype.code)
             kind = dlpack_codes[i].kind;
     if (kind)
-        PyErr_Format(PyExc_BufferError, "DLPack: elements are %s of %d bits, which Cotan has not",
-                     kind, a->dtype.bits);
-    else
-        PyErr_Format(PyExc_BufferError,
-                     "DLPack: elements are of type code %d with %d bits, which Cotan has not",
-                     a->dtype.code, a->dtype.bits);
-    return false;
+        return PyErr_Format(PyExc_BufferError,
+                            "DLPack: elements are %s of %d bits, which Cotan has not", kind,
+                            a->dtype.bits);
+    return PyErr_Format(PyExc_BufferError,
+                        "DLPack: elements are of type code %d with %d bits, which Cotan has not",
+                        a->dtype.code, a->dtype.bits);
 }
 
 static bool dlpack_is_supported(const dlpack_array *a) {
-    if (a->device.type != DLPACK_CPU) {
-        PyErr_Format(PyExc_BufferError,
-                     "DLPack: the array is on a device of type %d, only type 1, the CPU, is read\n"
-                     "  hint: copy it to the CPU first",
-                     a->device.type);
-        return false;
-    }
-    if (a->dtype.lanes != 1) {
-        PyErr_Format(PyExc_BufferError, "DLPack: elements of %d lanes, only 1 can be read",
-                     a->dtype.lanes);
-        return false;
-    }
+    if (a->device.type != DLPACK_CPU)
+        return PyErr_Format(
+            PyExc_BufferError,
+            "DLPack: the array is on a device of type %d, only type 1, the CPU, is read\n"
+            "  hint: copy it to the CPU first",
+            a->device.type);
+    if (a->dtype.lanes != 1)
+        return PyErr_Format(PyExc_BufferError, "DLPack: elements of %d lanes, only 1 can be read",
+                            a->dtype.lanes);
     if (!dlpack_array_dtype(a)) return dlpack_raise_dtype(a);
-    if (a->rank < 0 || a->rank > CT_MAX_RANK) {
-        PyErr_Format(PyExc_BufferError, "DLPack: the array has %d axes, a tensor has at most %d",
-                     a->rank, CT_MAX_RANK);
-        return false;
-    }
+    if (a->rank < 0 || a->rank > CT_MAX_RANK)
+        return PyErr_Format(PyExc_BufferError,
+                            "DLPack: the array has %d axes, a tensor has at most %d", a->rank,
+                            CT_MAX_RANK);
     for (int i = 0; i < a->rank; i++)
-        if (a->sizes[i] < 0) {
-            PyErr_Format(PyExc_BufferError, "DLPack: axis %d has %lld elements", i,
-                         (long long)a->sizes[i]);
-            return false;
-        }
+        if (a->sizes[i] < 0)
+            return PyErr_Format(PyExc_BufferError, "DLPack: axis %d has %lld elements", i,
+                                (long long)a->sizes[i]);
     return true;
 }
 
@@ -396,9 +386,7 @@ static PyObject *dlpack_call_method(PyObject *x, PyObject *copy) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
     }
-    Py_XDECREF(options);
-    Py_XDECREF(none);
-    Py_XDECREF(method);
+    release(options, none, method);
     return capsule;
 }
 
@@ -418,11 +406,10 @@ static bool dlpack_is_on_cpu(PyObject *x) {
 
 bool dlpack_import(PyObject *x, PyObject *copy, ct_tensor *t, ct_loc here) {
     if (PyCapsule_CheckExact(x)) return dlpack_import_capsule(x, copy, t, here);
-    if (!PyObject_HasAttrString(x, "__dlpack__")) {
-        PyErr_Format(PyExc_TypeError,
-                     "from_dlpack() takes an array that has __dlpack__, or a capsule, not %R", x);
-        return false;
-    }
+    if (!PyObject_HasAttrString(x, "__dlpack__"))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "from_dlpack() takes an array that has __dlpack__, or a capsule, not %R", x);
     PyObject *capsule = dlpack_is_on_cpu(x) ? dlpack_call_method(x, copy) : NULL;
     bool ok = capsule && PyCapsule_CheckExact(capsule);
     if (capsule && !ok)
@@ -432,8 +419,8 @@ bool dlpack_import(PyObject *x, PyObject *copy, ct_tensor *t, ct_loc here) {
     return ok;
 }
 
-static PyObject *dlpack_from_dlpack(PyObject *module, PyObject *args, PyObject *options) {
-    (void)module;
+static PyObject *dlpack_from_dlpack(PyObject *Py_UNUSED(module), PyObject *args,
+                                    PyObject *options) {
     static char *names[] = {"", "device", "copy", NULL};
     PyObject *x, *device = Py_None, *copy = Py_None;
     ct_tensor t;
@@ -445,8 +432,7 @@ static PyObject *dlpack_from_dlpack(PyObject *module, PyObject *args, PyObject *
     return tensor_new(t, here);
 }
 
-static PyObject *dlpack_from_numpy(PyObject *module, PyObject *array) {
-    (void)module;
+static PyObject *dlpack_from_numpy(PyObject *Py_UNUSED(module), PyObject *array) {
     ct_tensor t;
     const ct_loc here = api_enter();
     PyObject *numpy = numpy_module();
@@ -454,10 +440,8 @@ static PyObject *dlpack_from_numpy(PyObject *module, PyObject *array) {
     const int is = type ? PyObject_IsInstance(array, type) : -1;
     Py_XDECREF(type);
     if (is < 0) return NULL;
-    if (!is) {
-        PyErr_Format(PyExc_TypeError, "from_numpy() takes a NumPy array, not %R", array);
-        return NULL;
-    }
+    if (!is)
+        return PyErr_Format(PyExc_TypeError, "from_numpy() takes a NumPy array, not %R", array);
     return operand_parse_strong(array, &t, here) ? tensor_new(t, here) : NULL;
 }
 
@@ -470,11 +454,9 @@ static bool dlpack_share(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) 
         *t = tensor_value(o, here);
         if (!t->bits) return false;
     } else {
-        if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) {
-            PyErr_Format(PyExc_ValueError, "copy=False: %R has no memory that a tensor could share",
-                         o);
-            return false;
-        }
+        if (is_number(o) || PyList_Check(o) || PyTuple_Check(o))
+            return PyErr_Format(PyExc_ValueError,
+                                "copy=False: %R has no memory that a tensor could share", o);
         if (!PyObject_HasAttrString(o, "__dlpack__") && PyObject_CheckBuffer(o)) {
             PyObject *memory = PyMemoryView_FromObject(o);
             PyObject *numpy = memory ? numpy_module() : NULL;
@@ -488,20 +470,16 @@ static bool dlpack_share(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) 
             PyObject *type, *value, *trace;
             PyErr_Fetch(&type, &value, &trace);
             PyErr_Format(PyExc_ValueError, "%S", value);
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(trace);
+            release(type, value, trace);
         }
         if (!ok) return false;
     }
     if (!want || want == ct_dtype_of(*t)) return true;
-    PyErr_Format(PyExc_ValueError, "copy=False: the array is %s, and %s takes a copy",
-                 dtype_python_name(ct_dtype_of(*t)), dtype_python_name(want));
-    return false;
+    return PyErr_Format(PyExc_ValueError, "copy=False: the array is %s, and %s takes a copy",
+                        dtype_python_name(ct_dtype_of(*t)), dtype_python_name(want));
 }
 
-static PyObject *dlpack_asarray(PyObject *module, PyObject *args, PyObject *options) {
-    (void)module;
+static PyObject *dlpack_asarray(PyObject *Py_UNUSED(module), PyObject *args, PyObject *options) {
     static char *names[] = {"obj", "dtype", "device", "copy", NULL};
     PyObject *o, *dtype = Py_None, *device = Py_None, *copy = Py_None;
     ct_dtype want;
@@ -517,16 +495,13 @@ static PyObject *dlpack_asarray(PyObject *module, PyObject *args, PyObject *opti
         return NULL;
     const ct_tensor result = t;
     if (device_name) t = ct_to_at(t, device_name, here);
-    if (copy == Py_False && result.bits != t.bits) {
-        PyErr_Format(PyExc_ValueError,
-                     "copy=False: the array is on another device, and %s needs a copy",
-                     device_name);
-        return NULL;
-    }
+    if (copy == Py_False && result.bits != t.bits)
+        return PyErr_Format(PyExc_ValueError,
+                            "copy=False: the array is on another device, and %s needs a copy",
+                            device_name);
     if (tensor_check(o) && tensor_handle(o).bits == t.bits) {
         if (copy != Py_True) {
-            Py_INCREF(o);
-            return o;
+            return Py_NewRef(o);
         }
         t = ct_cast_at(t, ct_dtype_of(t), here); // a new handle; the memory is never written
     }

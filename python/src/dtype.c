@@ -47,11 +47,12 @@ const char *dtype_python_name(ct_dtype dtype) { return dtypes[dtype].name; }
 const char *dtype_format(ct_dtype dtype) { return dtypes[dtype].format; }
 const char *dtype_storage(ct_dtype dtype) { return dtypes[dtype].storage; }
 char dtype_kind(ct_dtype dtype) { return dtypes[dtype].kind; }
-
-PyObject *dtype_to_object(ct_dtype dtype) {
-    Py_INCREF(dtype_objects[dtype]);
-    return dtype_objects[dtype];
+int dtype_category(ct_dtype dtype) {
+    const char kind = dtypes[dtype].kind;
+    return kind == 'b' ? 0 : kind == 'f' ? 2 : kind == 'c' ? 3 : 1;
 }
+
+PyObject *dtype_to_object(ct_dtype dtype) { return Py_NewRef(dtype_objects[dtype]); }
 
 ct_dtype dtype_from_name(const char *name) {
     for (int i = 1; i < CT_DTYPE_COUNT; i++)
@@ -126,16 +127,14 @@ PyObject *dtype_to_numpy(ct_dtype dtype) {
     if (!numpy) return NULL;
     if (dtypes[dtype].format) return PyObject_CallMethod(numpy, "dtype", "s", dtypes[dtype].name);
     PyObject *ml_dtypes = PyImport_ImportModule("ml_dtypes");
-    if (!ml_dtypes) {
-        PyErr_Format(PyExc_TypeError,
-                     "NumPy has no %s; the package ml_dtypes, which has it, is not installed",
-                     dtypes[dtype].name);
-        return NULL;
-    }
+    if (!ml_dtypes)
+        return PyErr_Format(
+            PyExc_TypeError,
+            "NumPy has no %s; the package ml_dtypes, which has it, is not installed",
+            dtypes[dtype].name);
     PyObject *type = PyObject_GetAttrString(ml_dtypes, dtypes[dtype].name);
     PyObject *result = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
-    Py_XDECREF(type);
-    Py_DECREF(ml_dtypes);
+    release(type, ml_dtypes);
     return result;
 }
 
@@ -143,14 +142,11 @@ PyObject *dtype_to_numpy(ct_dtype dtype) {
 
 static ct_dtype py_dtype_value(PyObject *self) { return ((dtype_object_t *)self)->value; }
 
-static PyObject *py_dtype_new(PyTypeObject *type, PyObject *args, PyObject *options) {
-    (void)type;
+static PyObject *py_dtype_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *options) {
     PyObject *o;
     ct_dtype dtype;
-    if (options && PyDict_Size(options)) {
-        PyErr_SetString(PyExc_TypeError, "dtype() takes no keywords");
-        return NULL;
-    }
+    if (options && PyDict_Size(options))
+        return PyErr_Format(PyExc_TypeError, "dtype() takes no keywords");
     if (!PyArg_ParseTuple(args, "O:dtype", &o) || !dtype_parse(o, &dtype)) return NULL;
     return dtype ? dtype_to_object(dtype) : dtype_to_object(CT_F32);
 }
@@ -164,41 +160,32 @@ static PyObject *py_dtype_compare(PyObject *self, PyObject *other, int op) {
 }
 static Py_hash_t py_dtype_hash(PyObject *self) { return 1000 + py_dtype_value(self); }
 
-static PyObject *py_dtype_get_name(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_name(PyObject *self, void *Py_UNUSED(unused)) {
     return PyUnicode_FromString(dtypes[py_dtype_value(self)].name);
 }
-static PyObject *py_dtype_get_itemsize(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_itemsize(PyObject *self, void *Py_UNUSED(unused)) {
     return PyLong_FromSize_t(ct_dtype_size(py_dtype_value(self)));
 }
-static PyObject *py_dtype_get_bits(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_bits(PyObject *self, void *Py_UNUSED(unused)) {
     return PyLong_FromLong(ct_dtype_bits(py_dtype_value(self)));
 }
-static PyObject *py_dtype_get_kind(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_kind(PyObject *self, void *Py_UNUSED(unused)) {
     return PyUnicode_FromStringAndSize(&dtypes[py_dtype_value(self)].kind, 1);
 }
-static PyObject *py_dtype_get_is_floating(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_is_floating(PyObject *self, void *Py_UNUSED(unused)) {
     return PyBool_FromLong(dtypes[py_dtype_value(self)].kind == 'f');
 }
-static PyObject *py_dtype_get_is_complex(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_is_complex(PyObject *self, void *Py_UNUSED(unused)) {
     return PyBool_FromLong(dtypes[py_dtype_value(self)].kind == 'c');
 }
-static PyObject *py_dtype_get_is_signed(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_is_signed(PyObject *self, void *Py_UNUSED(unused)) {
     return PyBool_FromLong(strchr("ifc", dtypes[py_dtype_value(self)].kind) != NULL);
 }
-static PyObject *py_dtype_get_numpy(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *py_dtype_get_numpy(PyObject *self, void *Py_UNUSED(unused)) {
     return dtype_to_numpy(py_dtype_value(self));
 }
 // Pickled by name: cotan.float32.
-static PyObject *py_dtype_reduce(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *py_dtype_reduce(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return py_dtype_get_name(self, NULL);
 }
 

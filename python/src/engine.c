@@ -35,8 +35,7 @@ static void py_engine_create(void *user) {
 }
 
 // _engine_new(model, tokenizer or None, max_sequences, max_queued, context, memory)
-static PyObject *py_engine_new(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_new(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *t;
     long long max_sequences, max_queued, context, memory;
     engine_new_call m = {.o.here = api_enter()};
@@ -62,20 +61,13 @@ static PyObject *py_engine_new(PyObject *module, PyObject *args) {
 
 // --------------------------------------------------------------------------------------- callbacks
 
-static bool py_engine_append(PyObject *list, PyObject *item) {
-    const bool ok = item && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return ok;
-}
-
 static PyObject *py_engine_top_logprobs(const ct_engine_token *t) {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < t->n_top_logprobs; i++) {
         PyObject *key = PyLong_FromLong(t->top_logprobs[i].token);
         PyObject *value = PyFloat_FromDouble(t->top_logprobs[i].logprob);
         const bool ok = key && value && PyDict_SetItem(dict, key, value) == 0;
-        Py_XDECREF(key);
-        Py_XDECREF(value);
+        release(key, value);
         if (!ok) Py_CLEAR(dict);
     }
     return dict;
@@ -87,8 +79,8 @@ static bool py_engine_on_token(const ct_engine_token *t, void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *text = PyUnicode_DecodeUTF8(t->text ? t->text : "", (Py_ssize_t)t->text_n, "replace");
     PyObject *top = text ? py_engine_top_logprobs(t) : NULL;
-    const bool ok = top && py_engine_append(
-                               user, Py_BuildValue("(idNN)", (int)t->token, t->logprob, top, text));
+    const bool ok =
+        top && list_append(user, Py_BuildValue("(idNN)", (int)t->token, t->logprob, top, text));
     if (!top) Py_XDECREF(text);
     PyGILState_Release(state);
     return ok;
@@ -104,10 +96,10 @@ static void py_engine_on_done(const ct_engine_result *r, void *user) {
     PyObject *why = r->error ? wording_translate(r->error) : Py_NewRef(Py_None);
     const bool ok =
         text && why &&
-        py_engine_append(user, Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->finish_reason, why,
-                                             r->stop_string, text, (Py_ssize_t)r->prompt_tokens,
-                                             (Py_ssize_t)r->cached_tokens,
-                                             (Py_ssize_t)r->generated_tokens));
+        list_append(user,
+                    Py_BuildValue("(OiNzNnnn)", Py_None, (int)r->finish_reason, why, r->stop_string,
+                                  text, (Py_ssize_t)r->prompt_tokens, (Py_ssize_t)r->cached_tokens,
+                                  (Py_ssize_t)r->generated_tokens));
     if (!ok) PyErr_Clear();
     PyErr_Restore(type, value, trace);
     Py_DECREF((PyObject *)user);
@@ -212,8 +204,7 @@ static bool py_engine_parse_banned(PyObject *list, engine_add_call *a) {
 
 // _engine_add(engine, prompt, list, max_tokens, eos_ids, stops, sampling, bias, banned, top_logprobs,
 // logprobs, include_special)
-static PyObject *py_engine_add(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_add(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *prompt, *list, *eos_ids, *stops, *sampling, *bias, *banned;
     long long max_tokens, top_logprobs;
     int logprobs, include_special;
@@ -257,7 +248,6 @@ typedef struct engine_call {
     int64_t id;
     ct_loc here;
     bool more;
-    ct_engine_metrics state;
 } engine_call;
 static void py_engine_run_step(void *user) {
     engine_call *s = user;
@@ -267,14 +257,9 @@ static void py_engine_run_cancel(void *user) {
     const engine_call *s = user;
     ct_engine_cancel(s->engine, s->id);
 }
-static void py_engine_run_stats(void *user) {
-    engine_call *s = user;
-    s->state = ct_engine_stats(s->engine);
-}
 
 // _engine_step(engine): runs one step; returns True if there is more to do.
-static PyObject *py_engine_step(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_engine_step(PyObject *Py_UNUSED(module), PyObject *o) {
     engine *e = py_engine_from_capsule(o);
     if (!e) return NULL;
     engine_call s = {.engine = e->engine, .here = api_enter()};
@@ -284,31 +269,13 @@ static PyObject *py_engine_step(PyObject *module, PyObject *o) {
 }
 
 // _engine_cancel(engine, id)
-static PyObject *py_engine_cancel(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_engine_cancel(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o;
     long long id;
     if (!PyArg_ParseTuple(args, "OL:_engine_cancel", &o, &id)) return NULL;
     engine *e = py_engine_from_capsule(o);
     engine_call s = {.engine = e ? e->engine : NULL, .id = id, .here = api_enter()};
-    if (!e || !run_without_gil(py_engine_run_cancel, &s)) return NULL;
-    Py_RETURN_NONE;
-}
-
-// _engine_stats(engine): returns a dict of counters.
-static PyObject *py_engine_stats(PyObject *module, PyObject *o) {
-    (void)module;
-    const engine *e = py_engine_from_capsule(o);
-    if (!e) return NULL;
-    engine_call s = {.engine = e->engine, .here = api_enter()};
-    if (!run_without_gil(py_engine_run_stats, &s)) return NULL;
-    const ct_engine_metrics *a = &s.state;
-    return Py_BuildValue("{sLsLsLsLsLsLsLsLsL}", "running", (long long)a->running, "queued",
-                         (long long)a->queued, "steps", (long long)a->steps, "prefilled_tokens",
-                         (long long)a->prefilled_tokens, "cached_tokens",
-                         (long long)a->cached_tokens, "generated_tokens",
-                         (long long)a->generated_tokens, "preempted", (long long)a->preempted,
-                         "finished", (long long)a->finished, "cancelled", (long long)a->cancelled);
+    return none_if(e && run_without_gil(py_engine_run_cancel, &s));
 }
 
 PyMethodDef engine_methods[] = {
@@ -316,6 +283,5 @@ PyMethodDef engine_methods[] = {
     {"_engine_add", py_engine_add, METH_VARARGS, NULL},
     {"_engine_step", py_engine_step, METH_O, NULL},
     {"_engine_cancel", py_engine_cancel, METH_VARARGS, NULL},
-    {"_engine_stats", py_engine_stats, METH_O, NULL},
     {0},
 };

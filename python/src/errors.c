@@ -86,9 +86,7 @@ PyObject *raise_message(ct_code code, const char *message) {
     if (number && PyObject_SetAttrString(error, "text", text) == 0 &&
         PyObject_SetAttrString(error, "code", number) == 0)
         PyErr_SetObject(type, error);
-    Py_XDECREF(number);
-    Py_XDECREF(error);
-    Py_XDECREF(text);
+    release(number, error, text);
     return NULL;
 }
 
@@ -105,10 +103,7 @@ static void py_log_warn(const char *text) {
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cotan") : NULL;
     PyObject *message = logger ? wording_translate(text) : NULL;
     PyObject *done = message ? PyObject_CallMethod(logger, "warning", "sO", "%s", message) : NULL;
-    Py_XDECREF(done);
-    Py_XDECREF(message);
-    Py_XDECREF(logger);
-    Py_XDECREF(logging);
+    release(done, message, logger, logging);
 }
 
 // Writes a message. Warnings go to logging's logger "cotan", which writes them to standard error if it is not
@@ -144,8 +139,7 @@ static void py_log_defer(ct_log_kind kind, const char *text) {
     log_last = &log_entry->next;
 }
 
-void errors_log(ct_log_kind kind, const char *text, void *user) {
-    (void)user;
+void errors_log(ct_log_kind kind, const char *text, void *Py_UNUSED(user)) {
     if (!Py_IsInitialized()) {
         fprintf(stderr, "%s\n", text);
         return;
@@ -166,4 +160,20 @@ void errors_log_flush(void) {
         py_log_write(log_entry->kind, log_entry->text);
         free(log_entry);
     }
+}
+
+// --------------------------------------------------------------------------------------- objects
+
+void release_all(PyObject *const *objects, size_t n) {
+    for (size_t i = 0; i < n; i++) Py_XDECREF(objects[i]);
+}
+
+PyObject *none_if(bool ok) { return ok ? Py_NewRef(Py_None) : NULL; }
+bool list_append(PyObject *list, PyObject *item) {
+    const bool ok = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return ok;
+}
+bool tuple_set(PyObject *tuple, Py_ssize_t i, PyObject *item) {
+    return item && PyTuple_SetItem(tuple, i, item) == 0;
 }

@@ -33,11 +33,8 @@ static const char *py_file_tensor_name(const tensor_file *file, size_t i) {
 static PyObject *py_file_list_names(const tensor_file *file) {
     PyObject *names = PyList_New(0);
     const char *name;
-    for (size_t i = 0; names && (name = py_file_tensor_name(file, i)); i++) {
-        PyObject *one = PyUnicode_FromString(name);
-        if (!one || PyList_Append(names, one) < 0) Py_CLEAR(names);
-        Py_XDECREF(one);
-    }
+    for (size_t i = 0; names && (name = py_file_tensor_name(file, i)); i++)
+        if (!list_append(names, PyUnicode_FromString(name))) Py_CLEAR(names);
     return names;
 }
 
@@ -54,8 +51,7 @@ static PyObject *py_file_get_metadata(const tensor_file *file) {
 }
 
 // _file_open(path, npz): returns the open file, its names and its metadata.
-static PyObject *py_file_open(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_file_open(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path, *result = NULL;
     int npz;
     const ct_loc here = api_enter();
@@ -83,15 +79,12 @@ static PyObject *py_file_open(PyObject *module, PyObject *args) {
     PyObject *names = py_file_list_names(file),
              *metadata = names ? py_file_get_metadata(file) : NULL;
     if (metadata) result = PyTuple_Pack(3, capsule, names, metadata);
-    Py_XDECREF(names);
-    Py_XDECREF(metadata);
-    Py_DECREF(capsule);
+    release(names, metadata, capsule);
     return result;
 }
 
 // _file_get(file, name): reads the tensor of that name.
-static PyObject *py_file_get(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_file_get(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     const char *name;
     const ct_loc here = api_enter();
@@ -124,8 +117,7 @@ static bool py_file_parse_metadata(PyObject *pairs, ct_metadata *metadata) {
 }
 
 // _file_save(path, [(name, tensor)], [(key, value)], npz): evaluates the tensors and writes them.
-static PyObject *py_file_save(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_file_save(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path, *pairs, *metadata_pairs;
     int npz;
     const ct_loc here = api_enter();
@@ -151,8 +143,7 @@ static PyObject *py_file_save(PyObject *module, PyObject *args) {
     free(named);
     free(metadata);
     Py_DECREF(path);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 PyMethodDef file_functions[] = {

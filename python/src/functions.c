@@ -20,11 +20,16 @@ void trace_note_capture(PyObject *o) {
 typedef struct tensor_list {
     ct_tensor *v;
     size_t n;
+    ct_loc here;
 } tensor_list;
 
-static bool py_trace_parse_tensors(PyObject *list, tensor_list *to, ct_loc here) {
-    PyObject *tuple = PySequence_Tuple(list);
-    if (!tuple) return false;
+// A converter of PyArg_ParseTuple: a tuple of Tensors, into a tensor_list whose v is to be freed.
+static int py_trace_parse_tensors(PyObject *list, void *user) {
+    tensor_list *to = user;
+    PyObject *tuple = list ? PySequence_Tuple(list) : NULL; // NULL: another argument is wrong
+    free(to->v);
+    *to = (tensor_list){.here = to->here};
+    if (!tuple) return 0;
     to->n = (size_t)PyTuple_Size(tuple);
     to->v = calloc(to->n + 1, sizeof *to->v);
     bool ok = to->v || (PyErr_NoMemory(), false);
@@ -32,22 +37,41 @@ static bool py_trace_parse_tensors(PyObject *list, tensor_list *to, ct_loc here)
         PyObject *o = PyTuple_GetItem(tuple, (Py_ssize_t)i);
         ok = tensor_check(o);
         if (ok)
-            ok = (to->v[i] = tensor_value(o, here)).bits;
+            ok = (to->v[i] = tensor_value(o, to->here)).bits;
         else
             PyErr_Format(PyExc_TypeError, "a traced function gives Tensors, not %R", o);
     }
     Py_DECREF(tuple);
-    return ok;
+    if (ok) return Py_CLEANUP_SUPPORTED;
+    free(to->v);
+    to->v = NULL;
+    return 0;
+}
+// A converter: a traced function.
+static int py_trace_parse_function(PyObject *o, void *to) {
+    return (*(ct_function **)to = PyCapsule_GetPointer(o, "cotan.function")) != NULL;
+}
+
+static ct_tensor *py_trace_new_results(size_t n) {
+    ct_tensor *out = calloc(n + 1, sizeof *out);
+    if (!out) PyErr_NoMemory();
+    return out;
 }
 
 static PyObject *py_trace_wrap_tensors(const ct_tensor *v, size_t n, ct_loc here) {
     if (ct_failed()) return raise_error();
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; tuple && i < n; i++) {
-        PyObject *o = tensor_new_without_run(v[i], here);
-        if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0) Py_CLEAR(tuple);
-    }
+    for (size_t i = 0; tuple && i < n; i++)
+        if (!tuple_set(tuple, (Py_ssize_t)i, tensor_new_without_run(v[i], here))) Py_CLEAR(tuple);
     return tuple;
+}
+
+// Wraps results, unless memory was out, and frees them and the operands.
+static PyObject *py_trace_finish(ct_tensor *out, size_t n, tensor_list *operands) {
+    PyObject *result = out ? py_trace_wrap_tensors(out, n, operands->here) : NULL;
+    free(operands->v);
+    free(out);
+    return result;
 }
 
 static ct_function *py_trace_begin(PyObject *specs, ct_tensor **params, size_t *n, bool lasts,
@@ -87,8 +111,7 @@ static void py_trace_destroy_lasting(PyObject *capsule) {
 
 // _trace(function, ((dtype, shape), ...), lasts=False): traces a function of a tuple of Tensors that returns
 // a tuple of Tensors; returns the traced function and its number of results.
-static PyObject *py_trace_trace(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_trace_trace(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *function, *specs;
     ct_tensor *params;
     size_t n;
@@ -105,8 +128,8 @@ static PyObject *py_trace_trace(PyObject *module, PyObject *args) {
     self->trace_depth++;
     PyObject *operands = py_trace_wrap_tensors(params, n, here), *results = NULL;
     if (operands) results = PyObject_CallFunctionObjArgs(function, operands, NULL);
-    tensor_list out = {0};
-    bool ok = results && py_trace_parse_tensors(results, &out, here);
+    tensor_list out = {.here = here};
+    bool ok = results && py_trace_parse_tensors(results, &out);
     if (--self->trace_depth == 0 && self->n_waiting) thread_notify();
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -116,8 +139,7 @@ static PyObject *py_trace_trace(PyObject *module, PyObject *args) {
     else if (!ended)
         ok = raise_error();
     if (type) PyErr_Restore(type, value, traceback);
-    Py_XDECREF(operands);
-    Py_XDECREF(results);
+    release(operands, results);
     free(params);
     free(out.v);
     if (!ok) return NULL;
@@ -126,10 +148,6 @@ static PyObject *py_trace_trace(PyObject *module, PyObject *args) {
     if (!capsule || PyCapsule_SetContext(capsule, self) < 0) return NULL;
     if (!lasts) self->n_traced_functions++;
     return Py_BuildValue("(NK)", capsule, (unsigned long long)out.n);
-}
-
-static ct_function *py_trace_from_capsule(PyObject *o) {
-    return PyCapsule_GetPointer(o, "cotan.function");
 }
 
 // _vmap(function, number of results, operands, in_axes, out_axes, size); an axis of None means that the
@@ -143,25 +161,22 @@ static bool py_trace_parse_axes(PyObject *list, int64_t *to, size_t n) {
     }
     return true;
 }
-static PyObject *py_trace_vmap(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *operands, *in_axes, *out_axes;
+static PyObject *py_trace_vmap(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *in_axes, *out_axes;
+    ct_function *f;
     unsigned long long n_out;
     long long size;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OKOO!O!L:_vmap", &function, &n_out, &operands, &PyTuple_Type,
-                          &in_axes, &PyTuple_Type, &out_axes, &size))
+    tensor_list in = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&KO&O!O!L:_vmap", py_trace_parse_function, &f, &n_out,
+                          py_trace_parse_tensors, &in, &PyTuple_Type, &in_axes, &PyTuple_Type,
+                          &out_axes, &size))
         return NULL;
-    ct_function *f = py_trace_from_capsule(function);
-    tensor_list in = {0};
-    PyObject *result = NULL;
-    if (!f || !py_trace_parse_tensors(operands, &in, here)) goto end;
     int64_t *axes = calloc(in.n + n_out + 1, sizeof *axes);
-    ct_tensor *out = calloc(n_out + 1, sizeof *out);
-    if (!axes || !out) {
-        PyErr_NoMemory();
-    } else if (py_trace_parse_axes(in_axes, axes, in.n) &&
-               py_trace_parse_axes(out_axes, axes + in.n, n_out)) {
+    ct_tensor *out = py_trace_new_results(n_out);
+    bool ok = out && (axes || (PyErr_NoMemory(), false)) &&
+              py_trace_parse_axes(in_axes, axes, in.n) &&
+              py_trace_parse_axes(out_axes, axes + in.n, n_out);
+    if (ok)
         ct_vmap_with((ct_vmap_args){.f = ct_function_call,
                                     .user = f,
                                     .in = in.v,
@@ -171,54 +186,38 @@ static PyObject *py_trace_vmap(PyObject *module, PyObject *args) {
                                     .in_axes = {(int64_t)in.n, axes},
                                     .out_axes = {(int64_t)n_out, axes + in.n},
                                     .size = size,
-                                    .here = here});
-        result = py_trace_wrap_tensors(out, n_out, here);
-    }
+                                    .here = in.here});
     free(axes);
-    free(out);
-end:
-    free(in.v);
-    return result;
+    if (!ok) free(out);
+    return py_trace_finish(ok ? out : NULL, n_out, &in);
 }
 
 // _scan(function, carry, xs, number of ys, length, reverse): returns the last carry, then the ys.
-static PyObject *py_trace_scan(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *carries, *elements;
+static PyObject *py_trace_scan(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *f;
     unsigned long long n_ys;
     long long length;
     int reverse;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOOKLp:_scan", &function, &carries, &elements, &n_ys, &length,
-                          &reverse))
+    tensor_list carry = {.here = api_enter()}, xs = {.here = carry.here};
+    if (!PyArg_ParseTuple(args, "O&O&O&KLp:_scan", py_trace_parse_function, &f,
+                          py_trace_parse_tensors, &carry, py_trace_parse_tensors, &xs, &n_ys,
+                          &length, &reverse))
         return NULL;
-    ct_function *f = py_trace_from_capsule(function);
-    tensor_list carry = {0}, xs = {0};
-    PyObject *found = NULL;
-    if (f && py_trace_parse_tensors(carries, &carry, here) &&
-        py_trace_parse_tensors(elements, &xs, here)) {
-        ct_tensor *out = calloc(carry.n + n_ys + 1, sizeof *out);
-        if (out) {
-            ct_scan_with((ct_scan_args){.body = ct_function_call,
-                                        .user = f,
-                                        .carry = carry.v,
-                                        .n_carry = carry.n,
-                                        .xs = xs.v,
-                                        .n_xs = xs.n,
-                                        .n_ys = n_ys,
-                                        .length = length,
-                                        .reverse = reverse,
-                                        .here = here},
-                         out, out + carry.n);
-            found = py_trace_wrap_tensors(out, carry.n + n_ys, here);
-        } else {
-            PyErr_NoMemory();
-        }
-        free(out);
-    }
-    free(carry.v);
+    ct_tensor *out = py_trace_new_results(carry.n + n_ys);
+    if (out)
+        ct_scan_with((ct_scan_args){.body = ct_function_call,
+                                    .user = f,
+                                    .carry = carry.v,
+                                    .n_carry = carry.n,
+                                    .xs = xs.v,
+                                    .n_xs = xs.n,
+                                    .n_ys = n_ys,
+                                    .length = length,
+                                    .reverse = reverse,
+                                    .here = xs.here},
+                     out, out + carry.n);
     free(xs.v);
-    return found;
+    return py_trace_finish(out, carry.n + n_ys, &carry);
 }
 
 static void py_trace_call_first(const ct_tensor *in, ct_tensor *out, void *pair) {
@@ -229,71 +228,52 @@ static void py_trace_call_second(const ct_tensor *in, ct_tensor *out, void *pair
 }
 
 // _cond(pred, then, otherwise, operands, number of results), _while(cond, body, carry).
-static PyObject *py_trace_cond(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *pred, *then_branch, *otherwise, *operands;
+static PyObject *py_trace_cond(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *pred;
+    ct_function *pair[2];
     unsigned long long n_out;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "O!OOOK:_cond", tensor_type, &pred, &then_branch, &otherwise,
-                          &operands, &n_out))
+    tensor_list in = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O!O&O&O&K:_cond", tensor_type, &pred, py_trace_parse_function,
+                          &pair[0], py_trace_parse_function, &pair[1], py_trace_parse_tensors, &in,
+                          &n_out))
         return NULL;
-    ct_function *pair[2] = {py_trace_from_capsule(then_branch), py_trace_from_capsule(otherwise)};
-    tensor_list in = {0};
-    PyObject *result = NULL;
-    ct_tensor *out = calloc(n_out + 1, sizeof *out);
-    if (!out) PyErr_NoMemory();
-    if (out && pair[0] && pair[1] && py_trace_parse_tensors(operands, &in, here)) {
-        ct_cond_with((ct_cond_args){.pred = tensor_value(pred, here),
+    ct_tensor *out = py_trace_new_results(n_out);
+    if (out)
+        ct_cond_with((ct_cond_args){.pred = tensor_value(pred, in.here),
                                     .then = py_trace_call_first,
                                     .otherwise = py_trace_call_second,
                                     .user = pair,
                                     .in = in.v,
                                     .n_in = in.n,
                                     .n_out = n_out,
-                                    .here = here},
+                                    .here = in.here},
                      out);
-        result = py_trace_wrap_tensors(out, n_out, here);
-    }
-    free(in.v);
-    free(out);
-    return result;
+    return py_trace_finish(out, n_out, &in);
 }
-static PyObject *py_trace_while(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *condition, *body, *carries;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOO:_while", &condition, &body, &carries)) return NULL;
-    ct_function *pair[2] = {py_trace_from_capsule(condition), py_trace_from_capsule(body)};
-    tensor_list carry = {0};
-    PyObject *result = NULL;
-    if (pair[0] && pair[1] && py_trace_parse_tensors(carries, &carry, here)) {
-        ct_tensor *out = calloc(carry.n + 1, sizeof *out);
-        if (out) {
-            ct_while_with((ct_while_args){.cond = py_trace_call_first,
-                                          .body = py_trace_call_second,
-                                          .user = pair,
-                                          .carry = carry.v,
-                                          .n_carry = carry.n,
-                                          .here = here},
-                          out);
-            result = py_trace_wrap_tensors(out, carry.n, here);
-        } else {
-            PyErr_NoMemory();
-        }
-        free(out);
-    }
-    free(carry.v);
-    return result;
+static PyObject *py_trace_while(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *pair[2];
+    tensor_list carry = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&O&O&:_while", py_trace_parse_function, &pair[0],
+                          py_trace_parse_function, &pair[1], py_trace_parse_tensors, &carry))
+        return NULL;
+    ct_tensor *out = py_trace_new_results(carry.n);
+    if (out)
+        ct_while_with((ct_while_args){.cond = py_trace_call_first,
+                                      .body = py_trace_call_second,
+                                      .user = pair,
+                                      .carry = carry.v,
+                                      .n_carry = carry.n,
+                                      .here = carry.here},
+                      out);
+    return py_trace_finish(out, carry.n, &carry);
 }
 
 // _meet(list or None): appends to the list each Tensor from outside that traced functions use from now on.
-static PyObject *py_trace_set_captures(PyObject *module, PyObject *list) {
-    (void)module;
+static PyObject *py_trace_set_captures(PyObject *Py_UNUSED(module), PyObject *list) {
     trace_capture_listeners -= trace_captures != NULL;
     Py_CLEAR(trace_captures);
     if (list != Py_None) {
-        Py_INCREF(list);
-        trace_captures = list;
+        trace_captures = Py_NewRef(list);
         trace_capture_listeners++;
     }
     Py_RETURN_NONE;
@@ -301,23 +281,20 @@ static PyObject *py_trace_set_captures(PyObject *module, PyObject *list) {
 
 // _stand_in(tensors, others): exchanges the value, the variable and the view of each Tensor with those of its
 // other.
-static void py_trace_swap_objects(tensor_object *a, tensor_object *b) {
-    tensor_object was = *a;
-    a->handle = b->handle, a->owner = b->owner, a->params = b->params, a->version = b->version;
-    a->params_owner = b->params_owner;
-    a->parent = b->parent, a->is_detached = b->is_detached, a->holds_parent = b->holds_parent,
-    a->traced = b->traced;
-    a->parent_version = b->parent_version, a->view_ops = b->view_ops, a->n_view_ops = b->n_view_ops,
-    a->shared = b->shared;
-    b->handle = was.handle, b->owner = was.owner, b->params = was.params, b->version = was.version;
-    b->params_owner = was.params_owner;
-    b->parent = was.parent, b->is_detached = was.is_detached, b->holds_parent = was.holds_parent,
-    b->traced = was.traced;
-    b->parent_version = was.parent_version, b->view_ops = was.view_ops,
-    b->n_view_ops = was.n_view_ops, b->shared = was.shared;
+static void py_trace_copy_value(tensor_object *to, const tensor_object *from) {
+    to->handle = from->handle, to->owner = from->owner, to->params = from->params;
+    to->version = from->version, to->params_owner = from->params_owner;
+    to->parent = from->parent, to->is_detached = from->is_detached;
+    to->holds_parent = from->holds_parent, to->traced = from->traced;
+    to->parent_version = from->parent_version, to->view_ops = from->view_ops;
+    to->n_view_ops = from->n_view_ops, to->shared = from->shared;
 }
-static PyObject *py_trace_swap(PyObject *module, PyObject *args) {
-    (void)module;
+static void py_trace_swap_objects(tensor_object *a, tensor_object *b) {
+    const tensor_object was = *a;
+    py_trace_copy_value(a, b);
+    py_trace_copy_value(b, &was);
+}
+static PyObject *py_trace_swap(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *these, *others;
     if (!PyArg_ParseTuple(args, "O!O!:_stand_in", &PyTuple_Type, &these, &PyTuple_Type, &others))
         return NULL;
@@ -333,75 +310,56 @@ static bool py_trace_has_handle(const ct_tensor *v, size_t n, ct_tensor t) {
         if (v[i].bits == t.bits) return true;
     return false;
 }
-static PyObject *py_trace_replay(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *operands;
+static PyObject *py_trace_replay(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *f;
     unsigned long long n_out;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOK:_replay", &function, &operands, &n_out)) return NULL;
-    ct_function *f = py_trace_from_capsule(function);
-    tensor_list in = {0};
-    PyObject *result = NULL;
-    ct_tensor *out = calloc(n_out + 1, sizeof *out);
-    if (!out) PyErr_NoMemory();
-    if (out && f && py_trace_parse_tensors(operands, &in, here)) {
-        ct_function_call(in.v, out, f);
-        for (size_t i = 0; i < n_out && !ct_failed(); i++) // a handle has one Tensor
-            if (py_trace_has_handle(in.v, in.n, out[i]) || py_trace_has_handle(out, i, out[i]))
-                out[i] = ct_cast_at(out[i], ct_dtype_of(out[i]), here);
-        result = py_trace_wrap_tensors(out, n_out, here);
-    }
-    free(in.v);
-    free(out);
-    return result;
+    tensor_list in = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&O&K:_replay", py_trace_parse_function, &f,
+                          py_trace_parse_tensors, &in, &n_out))
+        return NULL;
+    ct_tensor *out = py_trace_new_results(n_out);
+    if (out) ct_function_call(in.v, out, f);
+    for (size_t i = 0; out && i < n_out && !ct_failed(); i++) // a handle has one Tensor
+        if (py_trace_has_handle(in.v, in.n, out[i]) || py_trace_has_handle(out, i, out[i]))
+            out[i] = ct_cast_at(out[i], ct_dtype_of(out[i]), in.here);
+    return py_trace_finish(out, n_out, &in);
 }
 
 // _reads(): returns how often this thread has read values.
-static PyObject *py_trace_get_reads(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *py_trace_get_reads(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     return PyLong_FromUnsignedLongLong(thread_get()->reads);
 }
 
 // _custom(function, rule, operands, number of results, forward): calls the function with the rule as its
 // derivative, in forward mode (of operands, results and tangents) or in reverse mode (of operands, results
 // and cotangents).
-static PyObject *py_trace_custom(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *rule, *operands;
+static PyObject *py_trace_custom(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *pair[2];
     unsigned long long n_out;
     int forward;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOOKp:_custom", &function, &rule, &operands, &n_out, &forward))
+    tensor_list in = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&O&O&Kp:_custom", py_trace_parse_function, &pair[0],
+                          py_trace_parse_function, &pair[1], py_trace_parse_tensors, &in, &n_out,
+                          &forward))
         return NULL;
-    ct_function *pair[2] = {py_trace_from_capsule(function), py_trace_from_capsule(rule)};
-    tensor_list in = {0};
-    PyObject *result = NULL;
-    ct_tensor *out = calloc(n_out + 1, sizeof *out);
-    if (!out) PyErr_NoMemory();
-    if (out && pair[0] && pair[1] && py_trace_parse_tensors(operands, &in, here)) {
+    ct_tensor *out = py_trace_new_results(n_out);
+    if (out)
         (forward ? ct_custom_jvp_at : ct_custom_vjp_at)(py_trace_call_first, py_trace_call_second,
-                                                        pair, in.v, in.n, out, n_out, here);
-        result = py_trace_wrap_tensors(out, n_out, here);
-    }
-    free(in.v);
-    free(out);
-    return result;
+                                                        pair, in.v, in.n, out, n_out, in.here);
+    return py_trace_finish(out, n_out, &in);
 }
 
 // _remat(function, operands, number of results): calls the function so that gradients keep its operands
 // alone.
-static PyObject *py_trace_remat(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *operands;
+static PyObject *py_trace_remat(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *f;
     unsigned long long n_out;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOK:_remat", &function, &operands, &n_out)) return NULL;
-    ct_function *f = py_trace_from_capsule(function);
-    tensor_list in = {0};
-    PyObject *result = NULL;
-    ct_tensor *out = calloc(n_out + 1, sizeof *out);
-    if (!out) PyErr_NoMemory();
-    if (out && f && py_trace_parse_tensors(operands, &in, here)) {
+    tensor_list in = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&O&K:_remat", py_trace_parse_function, &f, py_trace_parse_tensors,
+                          &in, &n_out))
+        return NULL;
+    ct_tensor *out = py_trace_new_results(n_out);
+    if (out)
         ct_remat_with((ct_remat_args){.f = ct_function_call,
                                       .user = f,
                                       .in = in.v,
@@ -409,49 +367,33 @@ static PyObject *py_trace_remat(PyObject *module, PyObject *args) {
                                       .out = out,
                                       .n_out = n_out,
                                       .policy = CT_REMAT_SAVE_NOTHING,
-                                      .here = here});
-        result = py_trace_wrap_tensors(out, n_out, here);
-    }
-    free(in.v);
-    free(out);
-    return result;
+                                      .here = in.here});
+    return py_trace_finish(out, n_out, &in);
 }
 
 // _associative_scan(function, xs, axis, reverse): returns as many Tensors as xs has.
-static PyObject *py_trace_associative_scan(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *function, *elements;
+static PyObject *py_trace_associative_scan(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_function *f;
     long long axis;
     int reverse;
-    const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOLp:_associative_scan", &function, &elements, &axis, &reverse))
+    tensor_list xs = {.here = api_enter()};
+    if (!PyArg_ParseTuple(args, "O&O&Lp:_associative_scan", py_trace_parse_function, &f,
+                          py_trace_parse_tensors, &xs, &axis, &reverse))
         return NULL;
-    ct_function *f = py_trace_from_capsule(function);
-    tensor_list xs = {0};
-    PyObject *result = NULL;
-    if (f && py_trace_parse_tensors(elements, &xs, here)) {
-        ct_tensor *out = calloc(xs.n + 1, sizeof *out);
-        if (out) {
-            ct_associative_scan_with((ct_associative_scan_args){.f = ct_function_call,
-                                                                .user = f,
-                                                                .xs = xs.v,
-                                                                .n_xs = xs.n,
-                                                                .axis = axis,
-                                                                .reverse = reverse,
-                                                                .here = here},
-                                     out);
-            result = py_trace_wrap_tensors(out, xs.n, here);
-        } else {
-            PyErr_NoMemory();
-        }
-        free(out);
-    }
-    free(xs.v);
-    return result;
+    ct_tensor *out = py_trace_new_results(xs.n);
+    if (out)
+        ct_associative_scan_with((ct_associative_scan_args){.f = ct_function_call,
+                                                            .user = f,
+                                                            .xs = xs.v,
+                                                            .n_xs = xs.n,
+                                                            .axis = axis,
+                                                            .reverse = reverse,
+                                                            .here = xs.here},
+                                 out);
+    return py_trace_finish(out, xs.n, &xs);
 }
 
-static PyObject *py_trace_get_active(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *py_trace_get_active(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     return PyBool_FromLong(trace_is_active());
 }
 

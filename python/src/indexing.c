@@ -5,7 +5,6 @@
 #include "core.h"
 #include "tensor.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,14 +35,6 @@ typedef struct index_state {
     int axis;
     ct_tensor gather_indices; // CT_NONE if there is no gather
 } index_state;
-
-static bool index_fail(PyObject *type, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    PyErr_FormatV(type, format, args);
-    va_end(args);
-    return false;
-}
 
 typedef struct index_shape {
     int rank;
@@ -94,7 +85,7 @@ static bool index_keep_alive(index_state *x, ct_tensor *t) {
 }
 
 static bool index_raise_invalid(void) {
-    return index_fail(
+    return PyErr_Format(
         PyExc_IndexError,
         "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer "
         "or boolean arrays are valid indices");
@@ -115,9 +106,9 @@ static bool index_parse_array(index_state *x, key_part *p) {
     }
     if (p->checked && !index_keep_alive(x, &p->array)) return false;
     if (ct_dtype_of(p->array) == CT_U8 && (ct_size(p->array) || !p->checked))
-        return index_fail(PyExc_IndexError,
-                          "an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
-                          "  hint: a mask is bool (index != 0), numbers are int64");
+        return PyErr_Format(PyExc_IndexError,
+                            "an index of uint8: PyTorch takes it as a mask, NumPy as numbers\n"
+                            "  hint: a mask is bool (index != 0), numbers are int64");
     const char kind = dtype_kind(ct_dtype_of(p->array));
     if (kind == 'b') p->axes = ct_rank(p->array);
     if (kind == 'b' || kind == 'i' || kind == 'u') return true;
@@ -127,8 +118,8 @@ static bool index_parse_array(index_state *x, key_part *p) {
         return index_keep_alive(x, &p->array);
     }
     if (is_number(o) || PyList_Check(o) || PyTuple_Check(o)) return index_raise_invalid();
-    return index_fail(PyExc_IndexError,
-                      "arrays used as indices must be of integer (or boolean) type");
+    return PyErr_Format(PyExc_IndexError,
+                        "arrays used as indices must be of integer (or boolean) type");
 }
 
 static bool index_parse_part(index_state *x, key_part *p) {
@@ -169,8 +160,8 @@ static int64_t index_read_element(ct_dtype dtype, const void *data, int64_t i) {
 
 static bool index_check_bounds(int64_t at, int axis, int64_t size) {
     if (at >= -size && at < size) return true;
-    return index_fail(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
-                      (long long)at, axis, (long long)size);
+    return PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
+                        (long long)at, axis, (long long)size);
 }
 
 // Checks indices whose values are known: they must be in bounds, and become indices from the start.
@@ -217,7 +208,7 @@ static bool index_add_mask(index_state *x, ct_tensor mask) {
     for (int i = 0; i < d.rank; i++) {
         const int64_t size = ct_dim(x->x, x->axes + i);
         if (d.v[i] != size)
-            return index_fail(
+            return PyErr_Format(
                 PyExc_IndexError,
                 "boolean index did not match indexed array along axis %d; size of axis is "
                 "%lld but size of corresponding boolean axis is %lld",
@@ -332,9 +323,9 @@ static bool index_parse_parts(index_state *x, key_part *parts, Py_ssize_t n) {
         gaps += parts[i].kind == PART_ELLIPSIS;
     }
     if (gaps > 1)
-        return index_fail(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
+        return PyErr_Format(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
     if (taken > x->rank)
-        return index_fail(
+        return PyErr_Format(
             PyExc_IndexError,
             "too many indices for array: array is %d-dimensional, but %d were indexed", x->rank,
             taken);
@@ -375,9 +366,9 @@ static bool index_add_reshape_op(index_state *x, const index_shape *before, cons
 
 static bool index_append_dim(index_shape *to, int64_t size) {
     if (to->rank == CT_MAX_RANK)
-        return index_fail(PyExc_IndexError,
-                          "the index makes more axes than %d, which is the most a tensor has",
-                          CT_MAX_RANK);
+        return PyErr_Format(PyExc_IndexError,
+                            "the index makes more axes than %d, which is the most a tensor has",
+                            CT_MAX_RANK);
     to->v[to->rank++] = size;
     return true;
 }
@@ -481,10 +472,11 @@ static bool index_arrays_broadcast(const index_state *x) {
         }
         all = sum;
     }
-    return fit || index_fail(PyExc_IndexError,
-                             "shape mismatch: indexing arrays could not be broadcast together with "
-                             "shapes %s",
-                             shapes);
+    return fit ||
+           PyErr_Format(PyExc_IndexError,
+                        "shape mismatch: indexing arrays could not be broadcast together with "
+                        "shapes %s",
+                        shapes);
 }
 
 // Makes the indices along the one axis that the arrays' axes have become.
@@ -518,11 +510,7 @@ static void index_free(index_state *x) {
 }
 
 static PyObject *index_key_tuple(PyObject *key) { // Returns a new reference.
-    if (PyTuple_Check(key)) {
-        Py_INCREF(key);
-        return key;
-    }
-    return PyTuple_Pack(1, key);
+    return PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
 }
 
 static bool index_parse_key(index_state *x, PyObject *self, PyObject *key, bool write) {
@@ -532,7 +520,7 @@ static bool index_parse_key(index_state *x, PyObject *self, PyObject *key, bool 
     x->x = tensor_handle(self);
     x->rank = ct_rank(x->x);
     bool ok = tuple && (ct_ok(x->x) || raise_error());
-    if (n > MAX_ITEMS) ok = index_fail(PyExc_IndexError, "the key has too many parts");
+    if (n > MAX_ITEMS) ok = PyErr_Format(PyExc_IndexError, "the key has too many parts");
     for (Py_ssize_t i = 0; ok && i < n; i++) parts[i].o = PyTuple_GetItem(tuple, i);
     ok = ok && index_parse_parts(x, parts, n) && index_build_view_ops(x) &&
          (!x->n_arrays || index_combine_arrays(x, write));
@@ -574,12 +562,12 @@ static bool index_fit_value(ct_tensor *value, const index_shape *to, ct_dtype dt
         same = same && one == other;
     }
     if (!fits)
-        return index_fail(PyExc_ValueError,
-                          picked
-                              ? "shape mismatch: value array of shape %s could not be broadcast to "
-                                "indexing result of shape %s"
-                              : "could not broadcast input array from shape %s into shape %s",
-                          index_shape_text(&d).s, index_shape_text(to).s);
+        return PyErr_Format(
+            PyExc_ValueError,
+            picked ? "shape mismatch: value array of shape %s could not be broadcast to "
+                     "indexing result of shape %s"
+                   : "could not broadcast input array from shape %s into shape %s",
+            index_shape_text(&d).s, index_shape_text(to).s);
     if (from.rank != d.rank) *value = ct_reshape_at(*value, index_shape_ints(&from), here);
     *value = ct_cast_at(*value, dtype, here);
     if (!same) *value = ct_expand_at(*value, index_shape_ints(to), here);
@@ -696,12 +684,9 @@ static PyObject *index_put_(PyObject *self, PyObject *args, PyObject *options) {
         PyTuple_SetItem(parts, i, part);
     }
     const bool ok = parts && index_write(self, parts, values, add);
-    Py_XDECREF(parts);
-    Py_XDECREF(full_slice);
-    Py_XDECREF(key);
+    release(parts, full_slice, key);
     if (!ok) return NULL;
-    Py_INCREF(self);
-    return self;
+    return Py_NewRef(self);
 }
 
 PyMethodDef indexing_methods[] = {

@@ -66,8 +66,7 @@ static bool join_can_copy(join_state *j) {
 }
 
 // _join(list of tensors, axis, stacked): returns None if it does not apply.
-static PyObject *join_join(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *join_join(PyObject *Py_UNUSED(module), PyObject *args) {
     join_state j = {.here = api_enter()};
     int stacked;
     if (!PyArg_ParseTuple(args, "O!ip:_join", &PyList_Type, &j.parts, &j.axis, &stacked))

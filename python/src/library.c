@@ -14,8 +14,7 @@ static const ct_op *py_op_from_capsule(PyObject *o) {
 }
 
 // _op_define(name, doc, operands, expression): defines an op.
-static PyObject *py_op_define(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_op_define(PyObject *Py_UNUSED(module), PyObject *args) {
     ct_op_spec spec = {.struct_size = sizeof spec, .here = api_enter()};
     if (!PyArg_ParseTuple(args, "ssss:_op_define", &spec.name, &spec.doc, &spec.operands,
                           &spec.expression))
@@ -25,17 +24,13 @@ static PyObject *py_op_define(PyObject *module, PyObject *args) {
 
 static bool py_op_append_since(PyObject *list, const ct_op *last) {
     for (const ct_op *op = ct_op_next(last); op; op = ct_op_next(op)) {
-        PyObject *o = py_op_to_capsule(op);
-        const bool ok = o && PyList_Append(list, o) == 0;
-        Py_XDECREF(o);
-        if (!ok) return false;
+        if (!list_append(list, py_op_to_capsule(op))) return false;
     }
     return true;
 }
 // _op_load(path): loads a library and returns the ops that it defined. If it was loaded before, it defines
 // them again.
-static PyObject *py_op_load(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_op_load(PyObject *Py_UNUSED(module), PyObject *args) {
     const ct_loc here = api_enter();
     PyObject *bytes;
     if (!PyArg_ParseTuple(args, "O&:_op_load", PyUnicode_FSConverter, &bytes)) return NULL;
@@ -52,8 +47,7 @@ static PyObject *py_op_load(PyObject *module, PyObject *args) {
 }
 
 // _op_info(op): returns name, doc, operands, attributes, n_in, n_out.
-static PyObject *py_op_info(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_op_info(PyObject *Py_UNUSED(module), PyObject *o) {
     const ct_op *op = py_op_from_capsule(o);
     if (!op) return NULL;
     const ct_op_properties a = *ct_op_info(op);
@@ -73,8 +67,7 @@ static bool py_library_parse_operands(PyObject *args, ct_tensor *in, ct_loc here
     return true;
 }
 // _op_call(op, operands, attributes): returns a Tensor, or a tuple of several.
-static PyObject *py_op_call(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_op_call(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *operands, *attributes;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO!O:_op_call", &o, &PyTuple_Type, &operands, &attributes))
@@ -85,21 +78,17 @@ static PyObject *py_op_call(PyObject *module, PyObject *args) {
     ct_tensor in[CT_CUSTOM_OP_MAX_OPERANDS], out[CT_CUSTOM_OP_MAX_RESULTS];
     int64_t v[CT_CUSTOM_OP_MAX_ATTRIBUTES];
     size_t n;
-    if (PyTuple_Size(operands) != a.n_in) {
-        PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, not %zd", a.name, a.n_in,
-                     PyTuple_Size(operands));
-        return NULL;
-    }
+    if (PyTuple_Size(operands) != a.n_in)
+        return PyErr_Format(PyExc_TypeError, "%s() takes %d tensors, not %zd", a.name, a.n_in,
+                            PyTuple_Size(operands));
     if (!ints_parse(attributes, v, CT_CUSTOM_OP_MAX_ATTRIBUTES, &n, a.name) ||
         !py_library_parse_operands(operands, in, here))
         return NULL;
     ct_op_call_at(op, in, (size_t)a.n_in, (ct_ints){(int64_t)n, v}, out, (size_t)a.n_out, here);
     if (a.n_out == 1) return tensor_new(out[0], here);
     PyObject *list = PyTuple_New(a.n_out);
-    for (int i = 0; list && i < a.n_out; i++) {
-        PyObject *t = tensor_new_without_run(out[i], here);
-        if (!t || PyTuple_SetItem(list, i, t) < 0) Py_CLEAR(list);
-    }
+    for (int i = 0; list && i < a.n_out; i++)
+        if (!tuple_set(list, i, tensor_new_without_run(out[i], here))) Py_CLEAR(list);
     return list;
 }
 
@@ -121,8 +110,7 @@ static ct_named_tensor *py_library_parse_named(PyObject *pairs, size_t *n) {
     return names;
 }
 // _write_c(path, names, others, embed): calls ct_compile for what is pending.
-static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_library_write_c(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path, *pairs, *more;
     int embed;
     ct_compile_args to = {.here = api_enter()};
@@ -139,8 +127,7 @@ static PyObject *py_library_write_c(PyObject *module, PyObject *args) {
     PyMem_Free(names);
     PyMem_Free(others);
     Py_DECREF(path);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 PyMethodDef library_methods[] = {

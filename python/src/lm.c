@@ -12,11 +12,13 @@
 static const char capsule_name[] = "cotan.lm";
 
 model *model_from_capsule(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
+int model_parse(PyObject *capsule, void *to) {
+    return (*(model **)to = model_from_capsule(capsule)) != NULL;
+}
 
 // ----------------------------------------------------------------------------------------- running
 
-bool is_interrupted(void *unused) {
-    (void)unused;
+bool is_interrupted(void *Py_UNUSED(unused)) {
     PyGILState_STATE state = PyGILState_Ensure();
     const bool is = PyErr_CheckSignals() < 0;
     PyGILState_Release(state);
@@ -85,8 +87,7 @@ static ct_ctx *py_lm_new_context(void) {
 }
 
 // _lm_load(path, trainable, f32): f32 means that activations are f32 with quantised weights.
-static PyObject *py_lm_load(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_lm_load(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path;
     int trainable, f32;
     load_call l = {.options = {.here = api_enter()}};
@@ -111,8 +112,7 @@ static PyObject *py_lm_load(PyObject *module, PyObject *args) {
 }
 
 // _lm_find(name): returns the folder of ORG/NAME in the Hub's cache.
-static PyObject *py_lm_find(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_lm_find(PyObject *Py_UNUSED(module), PyObject *args) {
     const char *name;
     char path[4096];
     const ct_loc here = api_enter();
@@ -122,19 +122,16 @@ static PyObject *py_lm_find(PyObject *module, PyObject *args) {
 }
 
 // _lm_architecture(row): defines an architecture.
-static PyObject *py_lm_architecture(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_lm_architecture(PyObject *Py_UNUSED(module), PyObject *args) {
     const char *row;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "s:_lm_architecture", &row)) return NULL;
-    if (!ct_lm_add_architecture_at(row, here)) return raise_error();
-    Py_RETURN_NONE;
+    return none_if(ct_lm_add_architecture_at(row, here) || raise_error());
 }
 
 // _lm_info(model): returns type, context, vocab, width, layers, is_generative, is_encoder_decoder, has_lm_head,
 // labels, and whether activations are f32.
-static PyObject *py_lm_info(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_lm_info(PyObject *Py_UNUSED(module), PyObject *o) {
     const model *m = model_from_capsule(o);
     if (!m) return NULL;
     const ct_lm_properties a = ct_lm_info(m->lm);
@@ -154,28 +151,27 @@ static void py_lm_run_save(void *user) {
     if (!ct_lm_save_at(s->lm, s->path, s->here)) return; // the context has the error
 }
 // _lm_save(model, folder)
-static PyObject *py_lm_save(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *path;
+static PyObject *py_lm_save(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *path;
+    model *m;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OO&:_lm_save", &o, PyUnicode_FSConverter, &path)) return NULL;
-    model *m = model_from_capsule(o);
-    save_call s = {m ? m->lm : NULL, PyBytes_AsString(path), here};
-    const bool ok = m && model_run(m, py_lm_run_save, &s, here);
+    if (!PyArg_ParseTuple(args, "O&O&:_lm_save", model_parse, &m, PyUnicode_FSConverter, &path))
+        return NULL;
+    save_call s = {m->lm, PyBytes_AsString(path), here};
+    const bool ok = model_run(m, py_lm_run_save, &s, here);
     Py_DECREF(path);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 // --------------------------------------------------------------------------------------- computing
 
 // _lm_logits(model, tokens), _lm_hidden, _lm_pair_logits(model, source, target): record the result.
 static PyObject *py_lm_record(PyObject *args, const char *format, int what) {
-    PyObject *o, *first, *second = NULL;
+    PyObject *first, *second = NULL;
+    model *m;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, format, &o, tensor_type, &first, tensor_type, &second)) return NULL;
-    const model *m = model_from_capsule(o);
-    if (!m) return NULL;
+    if (!PyArg_ParseTuple(args, format, model_parse, &m, tensor_type, &first, tensor_type, &second))
+        return NULL;
     const ct_tensor tokens = tensor_value(first, here);
     const ct_tensor target = second ? tensor_value(second, here) : CT_NONE;
     if (!tokens.bits || (second && !target.bits)) return NULL;
@@ -184,23 +180,19 @@ static PyObject *py_lm_record(PyObject *args, const char *format, int what) {
                                     : ct_lm_seq2seq_logits_at(m->lm, tokens, target, NULL, here);
     return tensor_new(y, here);
 }
-static PyObject *py_lm_logits(PyObject *module, PyObject *args) {
-    (void)module;
-    return py_lm_record(args, "OO!:_lm_logits", 0);
+static PyObject *py_lm_logits(PyObject *Py_UNUSED(module), PyObject *args) {
+    return py_lm_record(args, "O&O!:_lm_logits", 0);
 }
-static PyObject *py_lm_hidden(PyObject *module, PyObject *args) {
-    (void)module;
-    return py_lm_record(args, "OO!:_lm_hidden", 1);
+static PyObject *py_lm_hidden(PyObject *Py_UNUSED(module), PyObject *args) {
+    return py_lm_record(args, "O&O!:_lm_hidden", 1);
 }
-static PyObject *py_lm_pair_logits(PyObject *module, PyObject *args) {
-    (void)module;
-    return py_lm_record(args, "OO!O!:_lm_pair_logits", 2);
+static PyObject *py_lm_pair_logits(PyObject *Py_UNUSED(module), PyObject *args) {
+    return py_lm_record(args, "O&O!O!:_lm_pair_logits", 2);
 }
 
 // _lm_parameters(model, tracked): returns pairs of a name and the variable. To be called once: a variable has
 // one Tensor.
-static PyObject *py_lm_parameters(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_lm_parameters(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o;
     int tracked;
     const ct_loc here = api_enter();
@@ -210,10 +202,8 @@ static PyObject *py_lm_parameters(PyObject *module, PyObject *args) {
     PyObject *list = m ? PyList_New(0) : NULL;
     for (size_t i = 0; list && i < ct_params_count(set); i++) {
         PyObject *t = tensor_from_param(ct_params_get(set, i), set, o, tracked, here);
-        PyObject *pair = t ? Py_BuildValue("(sN)", ct_params_name(set, i), t) : NULL;
-        const bool ok = pair && PyList_Append(list, pair) == 0;
-        Py_XDECREF(pair);
-        if (!ok) Py_CLEAR(list);
+        if (!list_append(list, t ? Py_BuildValue("(sN)", ct_params_name(set, i), t) : NULL))
+            Py_CLEAR(list);
     }
     return list;
 }
@@ -253,26 +243,22 @@ static void py_lm_run_choices(void *user) {
 
 static PyObject *py_lm_scores_to_list(const scoring *j) {
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < j->n; i++) {
-        PyObject *pair = Py_BuildValue("(dN)", j->scores[i].log_likelihood,
-                                       PyBool_FromLong(j->scores[i].greedy));
-        const bool ok = pair && PyList_Append(list, pair) == 0;
-        Py_XDECREF(pair);
-        if (!ok) Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < j->n; i++)
+        if (!list_append(list, Py_BuildValue("(dN)", j->scores[i].log_likelihood,
+                                             PyBool_FromLong(j->scores[i].greedy))))
+            Py_CLEAR(list);
     return list;
 }
 
 // _lm_score(model, [(tokens, number of scored tokens), ...], context, batch)
-static PyObject *py_lm_score(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *sequences, *result = NULL;
+static PyObject *py_lm_score(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *sequences, *result = NULL;
+    model *m;
     long long context, batch;
     scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OO!LL:_lm_score", &o, &PyList_Type, &sequences, &context, &batch))
+    if (!PyArg_ParseTuple(args, "O&O!LL:_lm_score", model_parse, &m, &PyList_Type, &sequences,
+                          &context, &batch))
         return NULL;
-    model *m = model_from_capsule(o);
-    if (!m) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.batch_tokens = batch;
     const size_t n = (size_t)PyList_Size(sequences);
     j.texts = calloc(n + 1, sizeof *j.texts);
@@ -297,16 +283,14 @@ static PyObject *py_lm_score(PyObject *module, PyObject *args) {
 }
 
 // _lm_log_likelihood(model, tokenizer, [(prompt, continuation), ...], context, batch)
-static PyObject *py_lm_log_likelihood(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *t, *list, *result = NULL;
+static PyObject *py_lm_log_likelihood(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *list, *result = NULL;
+    model *m;
     long long context, batch;
     scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OOO!LL:_lm_log_likelihood", &o, &t, &PyList_Type, &list, &context,
-                          &batch))
+    if (!PyArg_ParseTuple(args, "O&O&O!LL:_lm_log_likelihood", model_parse, &m, tokenizer_parse,
+                          &j.tokenizer, &PyList_Type, &list, &context, &batch))
         return NULL;
-    model *m = model_from_capsule(o);
-    if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.batch_tokens = batch;
     j.n = (size_t)PyList_Size(list);
     j.pairs = calloc(j.n + 1, sizeof *j.pairs);
@@ -328,16 +312,13 @@ static PyObject *py_lm_log_likelihood(PyObject *module, PyObject *args) {
 
 // _lm_perplexity(model, tokenizer, text, context, stride, batch): returns the log-likelihood and the numbers
 // of tokens, words, bytes and windows.
-static PyObject *py_lm_perplexity(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *t;
+static PyObject *py_lm_perplexity(PyObject *Py_UNUSED(module), PyObject *args) {
+    model *m;
     long long context, stride, batch;
     scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OOs#LLL:_lm_perplexity", &o, &t, &j.text, &j.text_n, &context,
-                          &stride, &batch))
+    if (!PyArg_ParseTuple(args, "O&O&s#LLL:_lm_perplexity", model_parse, &m, tokenizer_parse,
+                          &j.tokenizer, &j.text, &j.text_n, &context, &stride, &batch))
         return NULL;
-    model *m = model_from_capsule(o);
-    if (!m || !(j.tokenizer = tokenizer_from_capsule(t))) return NULL;
     j.lm = m->lm, j.o.context = context, j.o.stride = stride, j.o.batch_tokens = batch;
     if (!model_run(m, py_lm_run_perplexity, &j, j.o.here)) return NULL;
     return Py_BuildValue("(dLLLL)", j.sum.log_likelihood, (long long)j.sum.tokens,
@@ -345,19 +326,17 @@ static PyObject *py_lm_perplexity(PyObject *module, PyObject *args) {
 }
 
 // _lm_choices(model, tokenizer, path, context, limit, batch)
-static PyObject *py_lm_choices(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *t, *path;
+static PyObject *py_lm_choices(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *path;
+    model *m;
     long long context, limit, batch;
     scoring j = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OOO&LLL:_lm_choices", &o, &t, PyUnicode_FSConverter, &path,
-                          &context, &limit, &batch))
+    if (!PyArg_ParseTuple(args, "O&O&O&LLL:_lm_choices", model_parse, &m, tokenizer_parse,
+                          &j.tokenizer, PyUnicode_FSConverter, &path, &context, &limit, &batch))
         return NULL;
-    model *m = model_from_capsule(o);
-    j.tokenizer = m ? tokenizer_from_capsule(t) : NULL;
     j.text = PyBytes_AsString(path);
-    if (m) j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch_tokens = batch;
-    const bool ok = j.tokenizer && model_run(m, py_lm_run_choices, &j, j.o.here);
+    j.lm = m->lm, j.o.context = context, j.o.limit = limit, j.o.batch_tokens = batch;
+    const bool ok = model_run(m, py_lm_run_choices, &j, j.o.here);
     Py_DECREF(path);
     if (!ok) return NULL;
     const ct_multiple_choice_result *c = &j.choices;
@@ -368,15 +347,16 @@ static PyObject *py_lm_choices(PyObject *module, PyObject *args) {
 // --------------------------------------------------------------------------------------- embedding
 
 // _lm_embedding(model, path): returns pooling, normalised, max_tokens.
-static PyObject *py_lm_embedding(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *path;
+static PyObject *py_lm_embedding(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *path;
+    model *m;
     ct_pooling_config how;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OO&:_lm_embedding", &o, PyUnicode_FSConverter, &path)) return NULL;
-    const model *m = model_from_capsule(o);
-    const bool ok = m && (ct_pooling_config_read_at(PyBytes_AsString(path), m->lm, &how, here) ||
-                          raise_error());
+    if (!PyArg_ParseTuple(args, "O&O&:_lm_embedding", model_parse, &m, PyUnicode_FSConverter,
+                          &path))
+        return NULL;
+    const bool ok =
+        ct_pooling_config_read_at(PyBytes_AsString(path), m->lm, &how, here) || raise_error();
     Py_DECREF(path);
     if (!ok) return NULL;
     return Py_BuildValue("(iNL)", (int)how.pooling, PyBool_FromLong(how.normalised),
@@ -397,59 +377,6 @@ static void py_lm_run_embed(void *user) {
     if (!ct_lm_embed_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
 }
 
-// _lm_embed(model, tokenizer, texts, pooling, normalised, max_tokens, truncate, batch): returns (n, width).
-static PyObject *py_lm_embed(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *t, *list, *result = NULL;
-    int pooling, normalised, truncate;
-    long long max_tokens, batch;
-    embed_call e = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OOO!ipLpL:_lm_embed", &o, &t, &PyList_Type, &list, &pooling,
-                          &normalised, &max_tokens, &truncate, &batch))
-        return NULL;
-    model *m = model_from_capsule(o);
-    if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
-    e.lm = m->lm;
-    e.o.pooling = (ct_pooling_config){(ct_pooling)pooling, normalised, max_tokens};
-    e.o.truncate = truncate, e.o.batch_tokens = batch;
-    e.n = (size_t)PyList_Size(list);
-    const int64_t width = ct_lm_info(m->lm).width;
-    e.texts = calloc(e.n + 1, sizeof *e.texts);
-    e.vectors = calloc(e.n * (size_t)width + 1, sizeof *e.vectors);
-    bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
-    for (size_t i = 0; ok && i < e.n; i++) {
-        Py_ssize_t n;
-        e.texts[i].s = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, (Py_ssize_t)i), &n);
-        ok = e.texts[i].s;
-        e.texts[i].n = ok ? (size_t)n : 0;
-    }
-    if (ok && model_run(m, py_lm_run_embed, &e, e.o.here))
-        result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, width), e.o.here),
-                            e.o.here);
-    free(e.texts);
-    free(e.vectors);
-    return result;
-}
-
-// _lm_label(model, i): returns the name of class i.
-static PyObject *py_lm_label(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o;
-    long long i;
-    char name[512];
-    if (!PyArg_ParseTuple(args, "OL:_lm_label", &o, &i)) return NULL;
-    const model *m = model_from_capsule(o);
-    if (!m) return NULL;
-    ct_lm_label(m->lm, i, name, sizeof name);
-    return PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
-}
-
-static void py_lm_run_classify(void *user) {
-    embed_call *e = user;
-    if (!ct_lm_classify_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
-    if (e->probabilities) ct_lm_class_probabilities(e->lm, e->vectors, e->n);
-}
-
 // Parses one text, or two in a tuple.
 static bool py_lm_parse_sequence(PyObject *one, ct_lm_text *text) {
     Py_ssize_t n, second = 0;
@@ -464,33 +391,69 @@ static bool py_lm_parse_sequence(PyObject *one, ct_lm_text *text) {
     return true;
 }
 
+// Runs the call on a list of texts, each of which gets a row of `width` numbers: (n, width).
+static PyObject *py_lm_run_on_texts(model *m, void (*run)(void *), embed_call *e, PyObject *list,
+                                    int64_t width) {
+    PyObject *result = NULL;
+    e->lm = m->lm;
+    e->n = (size_t)PyList_Size(list);
+    e->texts = calloc(e->n + 1, sizeof *e->texts);
+    e->vectors = calloc(e->n * (size_t)width + 1, sizeof *e->vectors);
+    bool ok = (e->texts && e->vectors) || (PyErr_NoMemory(), false);
+    for (size_t i = 0; ok && i < e->n; i++)
+        ok = py_lm_parse_sequence(PyList_GetItem(list, (Py_ssize_t)i), &e->texts[i]);
+    if (ok && model_run(m, run, e, e->o.here))
+        result = tensor_new(
+            ct_from_at(e->vectors, CT_F32, CT_DIMS((int64_t)e->n, width), e->o.here), e->o.here);
+    free(e->texts);
+    free(e->vectors);
+    return result;
+}
+
+// _lm_embed(model, tokenizer, texts, pooling, normalised, max_tokens, truncate, batch): returns (n, width).
+static PyObject *py_lm_embed(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *list;
+    model *m;
+    int pooling, normalised, truncate;
+    long long max_tokens, batch;
+    embed_call e = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
+    if (!PyArg_ParseTuple(args, "O&O&O!ipLpL:_lm_embed", model_parse, &m, tokenizer_parse,
+                          &e.tokenizer, &PyList_Type, &list, &pooling, &normalised, &max_tokens,
+                          &truncate, &batch))
+        return NULL;
+    e.o.pooling = (ct_pooling_config){(ct_pooling)pooling, normalised, max_tokens};
+    e.o.truncate = truncate, e.o.batch_tokens = batch;
+    return py_lm_run_on_texts(m, py_lm_run_embed, &e, list, ct_lm_info(m->lm).width);
+}
+
+// _lm_label(model, i): returns the name of class i.
+static PyObject *py_lm_label(PyObject *Py_UNUSED(module), PyObject *args) {
+    model *m;
+    long long i;
+    char name[512];
+    if (!PyArg_ParseTuple(args, "O&L:_lm_label", model_parse, &m, &i)) return NULL;
+    ct_lm_label(m->lm, i, name, sizeof name);
+    return PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+}
+
+static void py_lm_run_classify(void *user) {
+    embed_call *e = user;
+    if (!ct_lm_classify_with(e->lm, e->tokenizer, e->texts, e->n, e->vectors, e->o)) return;
+    if (e->probabilities) ct_lm_class_probabilities(e->lm, e->vectors, e->n);
+}
+
 // _lm_classify(model, tokenizer, texts, truncate, probabilities, batch): returns (n, labels).
-static PyObject *py_lm_classify(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *t, *list, *result = NULL;
+static PyObject *py_lm_classify(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *list;
+    model *m;
     int truncate, probabilities;
     long long batch;
     embed_call e = {.o = {.should_stop = is_interrupted, .here = api_enter()}};
-    if (!PyArg_ParseTuple(args, "OOO!ppL:_lm_classify", &o, &t, &PyList_Type, &list, &truncate,
-                          &probabilities, &batch))
+    if (!PyArg_ParseTuple(args, "O&O&O!ppL:_lm_classify", model_parse, &m, tokenizer_parse,
+                          &e.tokenizer, &PyList_Type, &list, &truncate, &probabilities, &batch))
         return NULL;
-    model *m = model_from_capsule(o);
-    if (!m || !(e.tokenizer = tokenizer_from_capsule(t))) return NULL;
-    e.lm = m->lm;
     e.o.truncate = truncate, e.o.batch_tokens = batch, e.probabilities = probabilities;
-    e.n = (size_t)PyList_Size(list);
-    const int64_t labels = ct_lm_info(m->lm).labels;
-    e.texts = calloc(e.n + 1, sizeof *e.texts);
-    e.vectors = calloc(e.n * (size_t)labels + 1, sizeof *e.vectors);
-    bool ok = (e.texts && e.vectors) || (PyErr_NoMemory(), false);
-    for (size_t i = 0; ok && i < e.n; i++)
-        ok = py_lm_parse_sequence(PyList_GetItem(list, (Py_ssize_t)i), &e.texts[i]);
-    if (ok && model_run(m, py_lm_run_classify, &e, e.o.here))
-        result = tensor_new(ct_from_at(e.vectors, CT_F32, CT_DIMS((int64_t)e.n, labels), e.o.here),
-                            e.o.here);
-    free(e.texts);
-    free(e.vectors);
-    return result;
+    return py_lm_run_on_texts(m, py_lm_run_classify, &e, list, ct_lm_info(m->lm).labels);
 }
 
 PyMethodDef lm_methods[] = {

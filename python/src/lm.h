@@ -17,6 +17,9 @@ typedef struct model {
     thread *owner;
 } model;
 model *model_from_capsule(PyObject *capsule); // NULL with an exception set
+// Converters of PyArg_ParseTuple: a model's capsule into a model *, a tokenizer's into a ct_tokenizer *.
+int model_parse(PyObject *capsule, void *to);
+int tokenizer_parse(PyObject *capsule, void *to);
 
 // Calls without the GIL, in the model's context; runs what is pending in the thread's own context before.
 // False with an exception set.

@@ -24,8 +24,7 @@ static bool make_is_numpy_number(PyObject *o) {
         PyObject *numpy = name ? PyImport_GetModule(name) : NULL;
         generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
         PyErr_Clear(); // NumPy is being imported
-        Py_XDECREF(numpy);
-        Py_XDECREF(name);
+        release(numpy, name);
     }
     return generic && PyObject_IsInstance(o, generic) == 1;
 }
@@ -45,8 +44,7 @@ static bool make_weak_number(PyObject *o, ct_tensor *t) {
             const unsigned long long large = PyLong_AsUnsignedLongLong(o);
             if (PyErr_Occurred()) {
                 PyErr_Clear();
-                PyErr_Format(PyExc_OverflowError, "%R is no integer of 64 bits", o);
-                return false;
+                return PyErr_Format(PyExc_OverflowError, "%R is no integer of 64 bits", o);
             }
             *t = ct_cast(ct_i((int64_t)large), CT_U64);
         }
@@ -68,16 +66,12 @@ static ct_dtype make_number_dtype(PyObject *o) {
 
 bool int_parse(PyObject *o, int64_t *to, const char *what) {
     PyObject *index = PyNumber_Index(o);
-    if (!index) {
-        PyErr_Format(PyExc_TypeError, "%s must be a whole number, not %R", what, o);
-        return false;
-    }
+    if (!index) return PyErr_Format(PyExc_TypeError, "%s must be a whole number, not %R", what, o);
     *to = PyLong_AsLongLong(index);
     Py_DECREF(index);
-    if (*to == -1 && PyErr_Occurred()) {
-        PyErr_Format(PyExc_OverflowError, "%s must be an integer of 64 bits, it is %R", what, o);
-        return false;
-    }
+    if (*to == -1 && PyErr_Occurred())
+        return PyErr_Format(PyExc_OverflowError, "%s must be an integer of 64 bits, it is %R", what,
+                            o);
     return true;
 }
 
@@ -89,10 +83,7 @@ bool ints_parse(PyObject *o, int64_t *to, size_t capacity, size_t *n, const char
         return int_parse(o, to, what);
     }
     PyObject *list = PyUnicode_Check(o) ? NULL : PySequence_Tuple(o);
-    if (!list) {
-        PyErr_Format(PyExc_TypeError, "%s must be whole numbers, not %R", what, o);
-        return false;
-    }
+    if (!list) return PyErr_Format(PyExc_TypeError, "%s must be whole numbers, not %R", what, o);
     const Py_ssize_t count = PyTuple_Size(list);
     bool ok = (size_t)count <= capacity;
     if (!ok)
@@ -150,8 +141,7 @@ static ct_dtype make_element_dtype(PyObject *o) {
 // Returns a list or tuple as it is, the list of an array's elements, or a number itself.
 static PyObject *make_to_list(PyObject *o) {
     if (PyList_Check(o) || PyTuple_Check(o) || (is_number(o) && !make_is_numpy_number(o))) {
-        Py_INCREF(o);
-        return o;
+        return Py_NewRef(o);
     }
     PyObject *list = PyObject_CallMethod(o, "tolist", NULL);
     if (list) return list;
@@ -310,12 +300,11 @@ static bool make_convert(const char *from, ct_dtype is, char *to, ct_dtype want,
 ct_tensor cast_data_eagerly(ct_tensor t, ct_dtype want, ct_loc here) {
     const char *from = ct_size(t) <= MAX_EAGER_ELEMENTS ? ct_current_data(t) : NULL;
     int64_t dim[CT_MAX_RANK];
-    const int rank = ct_rank(t);
-    for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
+    const ct_ints dims = tensor_dims(t, dim);
     char *to = from ? malloc(8 * (size_t)ct_size(t) + 1) : NULL;
     ct_tensor cast = CT_NONE;
     if (to && make_convert(from, ct_dtype_of(t), to, want, ct_size(t)))
-        cast = ct_from_at(to, want, (ct_ints){rank, dim}, here);
+        cast = ct_from_at(to, want, dims, here);
     free(to);
     return cast.bits ? cast : ct_cast_at(t, want, here);
 }
@@ -336,10 +325,7 @@ static bool make_from_lists(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc her
     for (int i = 0; i < n.rank; i++) elements *= n.dim[i];
     const size_t bytes = (size_t)elements * ct_dtype_size(n.as);
     char *data = malloc(bytes + 1);
-    if (!data) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!data) return PyErr_NoMemory();
     n.next = data;
     const ct_dtype dtype = want ? want : n.dtype;
     const bool ok = make_walk(o, &n, 0, true, path);
@@ -380,10 +366,7 @@ bool make_from_view(Py_buffer *view, ct_dtype dtype, bool swapped, ct_tensor *t,
         return true;
     }
     char *copy = malloc((size_t)view->len + 1);
-    if (!copy) {
-        PyErr_NoMemory();
-        return false;
-    }
+    if (!copy) return PyErr_NoMemory();
     const bool ok = PyBuffer_ToContiguous(copy, view, view->len, 'C') == 0;
     if (ok && swapped)
         make_swap_bytes(copy, view->len,
@@ -408,11 +391,9 @@ static bool make_from_typed_view(Py_buffer *view, ct_tensor *t, ct_loc here) {
         Py_XDECREF(theirs);
         return false;
     }
-    if (view->ndim > CT_MAX_RANK) {
-        PyErr_Format(PyExc_ValueError, "the array has %d axes, a tensor has at most %d", view->ndim,
-                     CT_MAX_RANK);
-        return false;
-    }
+    if (view->ndim > CT_MAX_RANK)
+        return PyErr_Format(PyExc_ValueError, "the array has %d axes, a tensor has at most %d",
+                            view->ndim, CT_MAX_RANK);
     return make_from_view(view, dtype, swapped, t, here);
 }
 
@@ -437,10 +418,7 @@ static bool make_from_foreign_dtype(PyObject *array, ct_tensor *t, ct_loc here) 
     PyObject *bits = storage ? PyObject_CallMethod(array, "view", "s", storage) : NULL;
     const bool ok = bits && make_from_buffer(bits, t, here);
     if (ok) *t = ct_bitcast_at(*t, dtype, here);
-    Py_XDECREF(bits);
-    Py_XDECREF(bytes);
-    Py_XDECREF(name);
-    Py_XDECREF(numpy_dtype);
+    release(bits, bytes, name, numpy_dtype);
     return ok;
 }
 
@@ -476,11 +454,9 @@ bool is_operand(PyObject *o) {
 static bool make_copy(PyObject *o, ct_dtype want, ct_tensor *t, ct_loc here) {
     bool ok;
     if (PyList_Check(o) || PyTuple_Check(o)) return make_from_lists(o, want, t, here);
-    if (PyUnicode_Check(o)) {
-        PyErr_Format(PyExc_TypeError, "a tensor is made of numbers, lists and arrays, not of %R",
-                     o);
-        return false;
-    }
+    if (PyUnicode_Check(o))
+        return PyErr_Format(PyExc_TypeError,
+                            "a tensor is made of numbers, lists and arrays, not of %R", o);
     if (PyObject_CheckBuffer(o))
         ok = make_from_array(o, t, here);
     else if (make_has_attribute(o, "__array_interface__") || make_has_attribute(o, "__array__"))

@@ -2,6 +2,7 @@
 #include "core.h"
 #include "lm.h"
 #include "signature.h"
+#include "tensor.h"
 #include "threads.h"
 #include "whole.h"
 
@@ -10,16 +11,14 @@
 #include <cotan/memory.h>
 
 // _start(folder, size, count): sets the package's folder, and the classes that are written in Python.
-static PyObject *module_start(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_start(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *folder, *size, *count;
     if (!PyArg_ParseTuple(args, "UOO:_start", &folder, &size, &count) || !where_init(folder))
         return NULL;
     return tensor_set_classes(size, count);
 }
 
-static PyObject *module_full(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_full(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *shape, *value, *dtype = Py_None;
     int64_t dim[CT_MAX_RANK];
     size_t rank;
@@ -33,8 +32,7 @@ static PyObject *module_full(PyObject *self, PyObject *args) {
     return tensor_new(ct_full_at(t, (ct_ints){(int64_t)rank, dim}, here), here);
 }
 
-static PyObject *module_einsum(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_einsum(PyObject *Py_UNUSED(self), PyObject *args) {
     enum { MAX_OPERANDS = 32 };
     ct_tensor in[MAX_OPERANDS];
     const ct_loc here = api_enter();
@@ -58,8 +56,7 @@ static PyObject *module_einsum(PyObject *self, PyObject *args) {
 
 // _of_bytes(buffer, dtype, shape, strides=None, swapped=False): makes a tensor of these bits. The
 // strides are in elements, the default is row-major.
-static PyObject *module_tensor_from_bytes(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_tensor_from_bytes(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *buffer, *dtype_name, *shape, *strides = Py_None, *result = NULL;
     const ct_loc here = api_enter();
     ct_dtype dtype;
@@ -103,8 +100,7 @@ static PyObject *module_tensor_from_bytes(PyObject *self, PyObject *args) {
 }
 
 // eval(*tensors): computes them, and every value that a Tensor holds, in one plan.
-static PyObject *module_eval(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_eval(PyObject *Py_UNUSED(self), PyObject *args) {
     const ct_loc here = api_enter();
     const Py_ssize_t n = PyTuple_Size(args);
     ct_tensor *t = PyMem_Malloc(((size_t)n + 1) * sizeof *t);
@@ -123,19 +119,16 @@ static PyObject *module_eval(PyObject *self, PyObject *args) {
     thread_get()->reads++;
     ok = ok && run_eval(t, n_own, here);
     PyMem_Free(t);
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
-static PyObject *module_random_key(PyObject *self, PyObject *seed) {
-    (void)self;
+static PyObject *module_random_key(PyObject *Py_UNUSED(self), PyObject *seed) {
     int64_t value;
     const ct_loc here = api_enter();
     return int_parse(seed, &value, "seed") ? tensor_new(ct_random_key_at(value, here), here) : NULL;
 }
 
-static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *module_random_key_folded(PyObject *Py_UNUSED(self), PyObject *args) {
     long long seed;
     unsigned long long number;
     const ct_loc here = api_enter();
@@ -144,8 +137,7 @@ static PyObject *module_random_key_folded(PyObject *self, PyObject *args) {
 }
 
 // _set_default_float(dtype): sets the dtype of Python's floats.
-static PyObject *module_set_default_float(PyObject *self, PyObject *o) {
-    (void)self;
+static PyObject *module_set_default_float(PyObject *Py_UNUSED(self), PyObject *o) {
     ct_dtype dtype;
     if (!dtype_parse(o, &dtype)) return NULL;
     if (!dtype || dtype_kind(dtype) != 'f')
@@ -154,8 +146,7 @@ static PyObject *module_set_default_float(PyObject *self, PyObject *o) {
     Py_RETURN_NONE;
 }
 
-static PyObject *module_stats(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     api_enter();
     const ct_stats s = ct_get_stats();
     return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "plans_made", s.plans_made, "plans_run",
@@ -172,48 +163,39 @@ static PyObject *module_stats(PyObject *self, PyObject *unused) {
 static PyObject *module_location(ct_loc here) {
     return here.file ? Py_BuildValue("(sI)", here.file, here.line) : Py_NewRef(Py_None);
 }
-static PyObject *module_memory_snapshot(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_memory_snapshot(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     api_enter();
     ct_memory_snapshot *s = ct_memory_snapshot_take();
     PyObject *rows = s ? PyList_New(0) : raise_error();
     for (size_t i = 0; rows && i < s->n_rows; i++) {
         const ct_memory_row *r = &s->rows[i];
-        PyObject *row = Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->op, r->name, r->type,
-                                      module_location(r->here), module_location(r->used_at));
-        const bool ok = row && PyList_Append(rows, row) == 0;
-        Py_XDECREF(row);
-        if (!ok) Py_CLEAR(rows);
+        if (!list_append(rows,
+                         Py_BuildValue("(KKsssNN)", r->bytes, r->count, r->op, r->name, r->type,
+                                       module_location(r->here), module_location(r->used_at))))
+            Py_CLEAR(rows);
     }
     PyObject *all =
         rows ? Py_BuildValue("(NKKK)", rows, s->arenas, s->constants, s->workspaces) : NULL;
     ct_memory_snapshot_free(s);
     return all;
 }
-static PyObject *module_set_device(PyObject *self, PyObject *name) {
-    (void)self;
+static PyObject *module_set_device(PyObject *Py_UNUSED(self), PyObject *name) {
     api_enter();
-    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-    if (!text) {
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a device is a string, not %R", name);
-        return NULL;
-    }
+    const char *text = device_parse_name(name);
+    if (!text) return NULL;
     if (!ct_set_device(text)) return raise_error();
     thread_get()->has_own_settings = true;
     Py_RETURN_NONE;
 }
-static PyObject *module_set_threads(PyObject *self, PyObject *n) {
-    (void)self;
+static PyObject *module_set_threads(PyObject *Py_UNUSED(self), PyObject *n) {
     int64_t value;
     api_enter();
     if (!int_parse(n, &value, "n")) return NULL;
     ct_set_threads((int)value);
-    if (ct_failed()) return raise_error();
-    Py_RETURN_NONE;
+    return none_if(!ct_failed() || raise_error());
 }
 // Returns the line that a call here would record. For tests.
-static PyObject *module_caller_line(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *module_caller_line(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     const ct_loc here = api_enter();
     return Py_BuildValue("(sk)", here.file, (unsigned long)here.line);
 }
@@ -249,19 +231,18 @@ static struct PyModuleDef module_definition = {
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
+    PyMethodDef *const functions[] = {
+        view_functions,    operator_functions, join_functions,      trace_functions,
+        hook_functions,    dlpack_functions,   device_functions,    library_methods,
+        profile_methods,   file_functions,     pickle_functions,    lm_methods,
+        tokenizer_methods, engine_methods,     signature_functions,
+    };
     PyObject *module = PyModule_Create(&module_definition);
-    if (module && errors_init(module) && dtype_init(module) && tensor_init(module) &&
-        call_init(module) && critical_init(module) &&
-        PyModule_AddFunctions(module, library_methods) == 0 &&
-        PyModule_AddFunctions(module, profile_methods) == 0 &&
-        PyModule_AddFunctions(module, file_functions) == 0 &&
-        PyModule_AddFunctions(module, pickle_functions) == 0 &&
-        PyModule_AddFunctions(module, lm_methods) == 0 &&
-        PyModule_AddFunctions(module, signature_functions) == 0 &&
-        PyModule_AddFunctions(module, tokenizer_methods) == 0 &&
-        PyModule_AddFunctions(module, engine_methods) == 0 &&
-        PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0)
-        return module;
-    Py_XDECREF(module);
-    return NULL;
+    bool ok = module && errors_init(module) && dtype_init(module) && tensor_init(module) &&
+              call_init(module) && critical_init(module) &&
+              PyModule_AddStringConstant(module, "__version__", CT_VERSION) == 0;
+    for (size_t i = 0; ok && i < sizeof functions / sizeof *functions; i++)
+        ok = PyModule_AddFunctions(module, functions[i]) == 0;
+    if (!ok) Py_CLEAR(module);
+    return module;
 }

@@ -50,7 +50,7 @@ static ct_tensor view_op_slice(const view_op *m, ct_tensor t, ct_loc here) {
     return n_flipped ? ct_flip_at(t, (ct_ints){n_flipped, flipped}, here) : t;
 }
 
-static ct_ints tensor_dims(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
+ct_ints tensor_dims(ct_tensor t, int64_t dim[CT_MAX_RANK]) {
     const int rank = ct_rank(t);
     for (int i = 0; i < rank; i++) dim[i] = ct_dim(t, i);
     return (ct_ints){rank, dim};
@@ -428,8 +428,7 @@ static bool view_op_parse(PyObject *o, view_op *to) {
         }
         return view_op_new(to, kind, lists, n);
     }
-    PyErr_Format(PyExc_ValueError, "_view: %R is no movement", o);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "_view: %R is no movement", o);
 }
 
 view_op *view_ops_parse(PyObject *list, size_t *n) {

@@ -2,15 +2,6 @@
 #include "core.h"
 #include "tensor.h"
 
-static int py_op_dtype_category(ct_dtype dtype) { // 0 bool, 1 integers, 2 floats, 3 complex numbers
-    switch (dtype_kind(dtype)) {
-    case 'b': return 0;
-    case 'f': return 2;
-    case 'c': return 3;
-    default: return 1;
-    }
-}
-
 // Promotes a 0-d Tensor by PyTorch's rule for operators and methods: its dtype counts only where its category
 // is higher than that of an operand with axes; a complex number then is as wide as the floats of the other
 // operand.
@@ -18,22 +9,22 @@ static void py_op_promote_scalar(ct_tensor *scalar, ct_tensor other, ct_loc here
     const ct_dtype is = ct_dtype_of(*scalar), theirs = ct_dtype_of(other);
     if (is == theirs || ct_rank(*scalar) || !ct_rank(other) || !ct_ok(*scalar) || !ct_ok(other))
         return;
-    if (py_op_dtype_category(is) <= py_op_dtype_category(theirs))
+    if (dtype_category(is) <= dtype_category(theirs))
         *scalar = ct_cast_at(*scalar, theirs, here);
-    else if (py_op_dtype_category(is) == 3 && py_op_dtype_category(theirs) == 2)
+    else if (dtype_category(is) == 3 && dtype_category(theirs) == 2)
         *scalar = ct_cast_at(*scalar, theirs == CT_F64 ? CT_C128 : CT_C64, here);
 }
 // Integers that meet a Python float or complex number become floats of the default dtype; the library's own rule
 // knows f32 only.
 static void py_op_promote_integers(ct_tensor *integers, ct_tensor number, ct_loc here) {
-    if (ct_ok(*integers) && py_op_dtype_category(ct_dtype_of(*integers)) < 2 &&
-        py_op_dtype_category(ct_dtype_of(number)) >= 2)
+    if (ct_ok(*integers) && dtype_category(ct_dtype_of(*integers)) < 2 &&
+        dtype_category(ct_dtype_of(number)) >= 2)
         *integers = ct_cast_at(*integers, default_float, here);
 }
 // Booleans that meet an integer number become int64, PyTorch's and NumPy's dtype of it; the library's is i32.
 static void py_op_promote_bools(ct_tensor *bools, ct_tensor number, ct_loc here) {
     if (ct_ok(*bools) && ct_dtype_of(*bools) == CT_BOOL && !ct_rank(number) &&
-        py_op_dtype_category(ct_dtype_of(number)) == 1)
+        dtype_category(ct_dtype_of(number)) == 1)
         *bools = ct_cast_at(*bools, CT_I64, here);
 }
 void promote_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_loc here) {
@@ -56,8 +47,7 @@ static bool py_op_parse_operands(PyObject *a, PyObject *b, ct_tensor in[2], ct_l
 }
 
 // _met(a, b): returns both operands as an operator promotes them.
-static PyObject *py_op_promoted(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_op_promoted(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o[2];
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "OO:_met", &o[0], &o[1])) return NULL;
@@ -70,8 +60,7 @@ static PyObject *py_op_promoted(PyObject *module, PyObject *args) {
     for (int i = 0; i < 2; i++)
         both[i] = in[i].bits == was[i].bits ? Py_NewRef(o[i]) : tensor_new(in[i], here);
     PyObject *result = both[0] && both[1] ? PyTuple_Pack(2, both[0], both[1]) : NULL;
-    Py_XDECREF(both[0]);
-    Py_XDECREF(both[1]);
+    release(both[0], both[1]);
     return result;
 }
 PyMethodDef operator_functions[] = {{"_met", py_op_promoted, METH_VARARGS, NULL}, {0}};
@@ -96,8 +85,7 @@ static PyObject *py_op_in_place(PyObject *a, PyObject *b, binary_fn f) {
     const ct_loc here = api_enter();
     if (!py_op_parse_operands(a, b, in, here)) return py_op_not_implemented();
     if (!tensor_write(a, f(in[0], in[1], here), here)) return NULL;
-    Py_INCREF(a);
-    return a;
+    return Py_NewRef(a);
 }
 #define BINARY_AND_IN_PLACE(name, f)                                                               \
     BINARY(name, f)                                                                                \
@@ -155,8 +143,7 @@ static bool py_op_check_vectors(const ct_tensor in[2]) {
         PyErr_Format(PyExc_ValueError, "matmul: inner sizes differ: a is %S %s, b is %S %s",
                      shapes[0], dtype_python_name(ct_dtype_of(in[0])), shapes[1],
                      dtype_python_name(ct_dtype_of(in[1])));
-    Py_XDECREF(shapes[0]);
-    Py_XDECREF(shapes[1]);
+    release(shapes[0], shapes[1]);
     return false;
 }
 static PyObject *py_op_matmul(PyObject *a, PyObject *b) {
@@ -221,8 +208,7 @@ static PyObject *py_op_divmod(PyObject *a, PyObject *b) {
     if (!floored || floored == Py_NotImplemented) return floored;
     PyObject *rest = py_op_modulo(a, b);
     PyObject *both = rest ? PyTuple_Pack(2, floored, rest) : NULL;
-    Py_XDECREF(rest);
-    Py_DECREF(floored);
+    release(rest, floored);
     return both;
 }
 
@@ -233,9 +219,8 @@ static bool py_op_check_exponent(PyObject *base, PyObject *exponent) {
     const long long value = PyLong_AsLongLongAndOverflow(exponent, &overflow);
     if ((overflow ? overflow : value) >= 0) return true;
     const ct_tensor x = tensor_value(base, api_enter());
-    if (!ct_ok(x) || py_op_dtype_category(ct_dtype_of(x)) >= 2) return true;
-    PyErr_SetString(PyExc_RuntimeError, "Integers to negative integer powers are not allowed.");
-    return false;
+    if (!ct_ok(x) || dtype_category(ct_dtype_of(x)) >= 2) return true;
+    return PyErr_Format(PyExc_RuntimeError, "Integers to negative integer powers are not allowed.");
 }
 static PyObject *py_op_power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
@@ -256,10 +241,7 @@ static PyObject *py_op_unary(PyObject *x, unary_fn f) {
 static PyObject *py_op_negative(PyObject *x) { return py_op_unary(x, ct_neg_at); }
 static PyObject *py_op_absolute(PyObject *x) { return py_op_unary(x, ct_abs_at); }
 static PyObject *py_op_invert(PyObject *x) { return py_op_unary(x, ct_not_at); }
-static PyObject *py_op_positive(PyObject *x) {
-    Py_INCREF(x);
-    return x;
-}
+static PyObject *py_op_positive(PyObject *x) { return Py_NewRef(x); }
 
 static PyObject *py_op_compare(PyObject *a, PyObject *b, int op) {
     static const binary_fn functions[] = {
@@ -284,26 +266,21 @@ static int py_op_bool(PyObject *x) {
     Py_XDECREF(value);
     return result;
 }
-static PyObject *py_op_float(PyObject *x) {
+static PyObject *py_op_convert(PyObject *x, PyObject *(*to)(PyObject *)) {
     PyObject *value = read_item(tensor_handle(x), api_enter());
-    PyObject *result = value ? PyNumber_Float(value) : NULL;
+    PyObject *result = value ? to(value) : NULL;
     Py_XDECREF(value);
     return result;
 }
-static PyObject *py_op_int(PyObject *x) {
-    PyObject *value = read_item(tensor_handle(x), api_enter());
-    PyObject *result = value ? PyNumber_Long(value) : NULL;
-    Py_XDECREF(value);
-    return result;
-}
+static PyObject *py_op_float(PyObject *x) { return py_op_convert(x, PyNumber_Float); }
+static PyObject *py_op_int(PyObject *x) { return py_op_convert(x, PyNumber_Long); }
 static PyObject *py_op_index(PyObject *x) {
     ct_tensor t = tensor_handle(x);
-    if (ct_ok(t) && (ct_size(t) != 1 || !py_op_is_integer(t))) {
-        PyErr_Format(PyExc_TypeError,
-                     "only a tensor of one integer is an index, not one of %lld elements of %s",
-                     (long long)ct_size(t), dtype_python_name(ct_dtype_of(t)));
-        return NULL;
-    }
+    if (ct_ok(t) && (ct_size(t) != 1 || !py_op_is_integer(t)))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "only a tensor of one integer is an index, not one of %lld elements of %s",
+            (long long)ct_size(t), dtype_python_name(ct_dtype_of(t)));
     return read_item(t, api_enter());
 }
 static Py_ssize_t py_op_len(PyObject *x) {

@@ -14,8 +14,7 @@ static int64_t py_pickle_record_bytes(void *records, const char *key) {
 // _check_pickle(data, at, budget, records): checks that the pickle at offset `at` is data, and that
 // the dict has the bytes of its storages (None: not known yet). Returns the pickle's end and
 // [(key, dtype, elements)] of its storages, or the text of an error.
-static PyObject *py_pickle_check(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_pickle_check(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *records, *storages = NULL, *result = NULL;
     Py_buffer data;
     Py_ssize_t start;
@@ -30,9 +29,9 @@ static PyObject *py_pickle_check(PyObject *module, PyObject *args) {
     if (ct__pickle_read(&pickle, data.buf, (size_t)data.len, &at, &value, &err)) {
         storages = PyList_New(0);
         for (const ct_pickle_storage *s = pickle.storages; storages && s; s = s->next) {
-            PyObject *one = Py_BuildValue("(ssL)", s->key, s->type->name, (long long)s->elements);
-            if (!one || PyList_Append(storages, one) < 0) Py_CLEAR(storages);
-            Py_XDECREF(one);
+            if (!list_append(storages,
+                             Py_BuildValue("(ssL)", s->key, s->type->name, (long long)s->elements)))
+                Py_CLEAR(storages);
         }
         if (storages) result = Py_BuildValue("(nN)", (Py_ssize_t)at, storages);
     } else if (err.code == CT_E_MEMORY) {

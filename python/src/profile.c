@@ -3,31 +3,25 @@
 
 #include <cotan/profile.h>
 
-static PyObject *py_profile_begin(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *py_profile_begin(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     const ct_loc here = api_enter();
-    if (!ct_profile_begin_at(here)) return raise_error();
-    Py_RETURN_NONE;
+    return none_if(ct_profile_begin_at(here) || raise_error());
 }
-static PyObject *py_profile_pause(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *py_profile_pause(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     ct_profile_pause();
     Py_RETURN_NONE;
 }
-static PyObject *py_profile_resume(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *py_profile_resume(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     ct_profile_resume();
     Py_RETURN_NONE;
 }
 // _profile_end(trace or None, limits)
-static PyObject *py_profile_end(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *py_profile_end(PyObject *Py_UNUSED(self), PyObject *args) {
     const char *trace;
     int limits;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "zp:_profile_end", &trace, &limits)) return NULL;
-    if (!ct_profile_end_at(trace, limits, here)) return raise_error();
-    Py_RETURN_NONE;
+    return none_if(ct_profile_end_at(trace, limits, here) || raise_error());
 }
 
 static PyObject *py_profile_make_row(const ct_profile_row *r) {
@@ -40,29 +34,22 @@ static PyObject *py_profile_make_row(const ct_profile_row *r) {
 }
 // _profile_seen(): returns (rows, seconds, launches, left out, peak bytes, flops and bytes per second of the
 // machine, the table).
-static PyObject *py_profile_get_result(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *py_profile_get_result(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     const ct_profile *p = ct_profile_result();
     PyObject *rows = PyList_New(0);
-    for (size_t i = 0; rows && p && i < p->n_rows; i++) {
-        PyObject *row = py_profile_make_row(&p->rows[i]);
-        const bool ok = row && PyList_Append(rows, row) == 0;
-        Py_XDECREF(row);
-        if (!ok) Py_CLEAR(rows);
-    }
+    for (size_t i = 0; rows && p && i < p->n_rows; i++)
+        if (!list_append(rows, py_profile_make_row(&p->rows[i]))) Py_CLEAR(rows);
     if (!rows || !p) return rows;
     return Py_BuildValue("(NddKKdds)", rows, p->seconds, p->launch_seconds, p->dropped_events,
                          p->peak_bytes, p->limits.flops, p->limits.stream_bandwidth,
                          ct_profile_table());
 }
 
-static PyObject *py_profile_annotate_begin(PyObject *self, PyObject *unused) {
-    (void)self, (void)unused;
+static PyObject *py_profile_annotate_begin(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused)) {
     return PyLong_FromLongLong(ct_annotate_now());
 }
 // _annotate_end(name, begin)
-static PyObject *py_profile_annotate_end(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *py_profile_annotate_end(PyObject *Py_UNUSED(self), PyObject *args) {
     const char *name;
     long long since;
     const ct_loc here = api_enter();

@@ -53,11 +53,10 @@ static const char *py_read_borrow(ct_tensor t, ct_dtype *dtype, ct_borrowed **bo
 PyObject *read_item(ct_tensor t, ct_loc here) {
     ct_dtype dtype;
     if (!ct_ok(t)) return raise_error();
-    if (ct_size(t) != 1) {
-        PyErr_Format(PyExc_ValueError, "a tensor of %lld elements is no number: it must have one",
-                     (long long)ct_size(t));
-        return NULL;
-    }
+    if (ct_size(t) != 1)
+        return PyErr_Format(PyExc_ValueError,
+                            "a tensor of %lld elements is no number: it must have one",
+                            (long long)ct_size(t));
     ct_borrowed *borrowed;
     const char *data = py_read_borrow(t, &dtype, &borrowed, here);
     if (!data) return NULL;
@@ -66,18 +65,13 @@ PyObject *read_item(ct_tensor t, ct_loc here) {
     return result;
 }
 
-typedef struct read_shape {
-    int rank;
-    int64_t dim[CT_MAX_RANK];
-} read_shape;
-
-static PyObject *py_read_list(const read_shape *sizes, int axis, ct_dtype dtype, const char **at) {
-    if (axis == sizes->rank) {
+static PyObject *py_read_list(const ct_ints *sizes, int axis, ct_dtype dtype, const char **at) {
+    if (axis == sizes->n) {
         PyObject *o = py_read_number(dtype, *at);
         *at += ct_dtype_size(dtype);
         return o;
     }
-    const Py_ssize_t n = (Py_ssize_t)sizes->dim[axis];
+    const Py_ssize_t n = (Py_ssize_t)sizes->v[axis];
     PyObject *result = PyList_New(n);
     for (Py_ssize_t i = 0; result && i < n; i++) {
         PyObject *o = py_read_list(sizes, axis + 1, dtype, at);
@@ -86,13 +80,12 @@ static PyObject *py_read_list(const read_shape *sizes, int axis, ct_dtype dtype,
     return result;
 }
 
-PyObject *read_tolist(PyObject *self, PyObject *unused) {
-    (void)unused;
+PyObject *read_tolist(PyObject *self, PyObject *Py_UNUSED(unused)) {
     ct_tensor t = tensor_handle(self);
     ct_dtype dtype;
     if (!ct_ok(t)) return raise_error();
-    read_shape sizes = {.rank = ct_rank(t)};
-    for (int i = 0; i < sizes.rank; i++) sizes.dim[i] = ct_dim(t, i);
+    int64_t dim[CT_MAX_RANK];
+    const ct_ints sizes = tensor_dims(t, dim);
     ct_borrowed *borrowed;
     const char *data = py_read_borrow(t, &dtype, &borrowed, api_enter());
     if (!data) return NULL;
@@ -158,8 +151,7 @@ int read_buffer(PyObject *self, Py_buffer *view, int flags) {
     Py_INCREF(self);
     return 0;
 }
-void read_release(PyObject *self, Py_buffer *view) {
-    (void)self;
+void read_release(PyObject *Py_UNUSED(self), Py_buffer *view) {
     read_export *export = view->internal;
     ct_borrow_end(export->borrowed);
     PyMem_Free(export);
@@ -184,9 +176,7 @@ PyObject *read_numpy(PyObject *self, ct_loc here) {
     PyObject *bits = tensor_new(other, here);
     PyObject *array = bits ? read_numpy(bits, here) : NULL;
     if (array) result = PyObject_CallMethod(array, storage ? "view" : "astype", "O", requested);
-    Py_XDECREF(array);
-    Py_XDECREF(bits);
-    Py_DECREF(requested);
+    release(array, bits, requested);
     return result;
 }
 
@@ -223,8 +213,7 @@ static PyObject *py_read_array_method(PyObject *self, PyObject *args, PyObject *
     return other;
 }
 
-static PyObject *py_read_item_method(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *py_read_item_method(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return read_item(tensor_handle(self), api_enter());
 }
 

@@ -188,9 +188,8 @@ static bool signature_bind_positional(const overload *v, call *c) {
         c->values[at] = c->args[i++];
     }
     if (i == c->n) return true;
-    PyErr_Format(PyExc_TypeError, "%s() takes %d positional arguments, %zd were given", c->name,
-                 v->n_positional - (c->self != NULL), c->n);
-    return false;
+    return PyErr_Format(PyExc_TypeError, "%s() takes %d positional arguments, %zd were given",
+                        c->name, v->n_positional - (c->self != NULL), c->n);
 }
 
 static bool signature_bind(const overload *v, call *c) {
@@ -201,13 +200,11 @@ static bool signature_bind(const overload *v, call *c) {
     for (Py_ssize_t k = 0; k < n_names; k++) {
         PyObject *name = PyTuple_GetItem(c->names, k);
         const int i = signature_find(v, name);
-        if (i < 0 || c->values[i]) {
-            PyErr_Format(PyExc_TypeError,
-                         i < 0 ? "%s() got an unexpected keyword argument %R"
-                               : "%s() got multiple values for argument %R",
-                         c->name, name);
-            return false;
-        }
+        if (i < 0 || c->values[i])
+            return PyErr_Format(PyExc_TypeError,
+                                i < 0 ? "%s() got an unexpected keyword argument %R"
+                                      : "%s() got multiple values for argument %R",
+                                c->name, name);
         c->values[i] = c->args[c->n + k];
     }
     for (int i = 0; i < v->n; i++) {
@@ -218,20 +215,17 @@ static bool signature_bind(const overload *v, call *c) {
                 if (!(c->values[i] = c->list)) return false;
                 continue;
             }
-            if (!p->missing) {
-                PyErr_Format(PyExc_TypeError, "%s() missing required argument: %R", c->name,
-                             p->name);
-                return false;
-            }
+            if (!p->missing)
+                return PyErr_Format(PyExc_TypeError, "%s() missing required argument: %R", c->name,
+                                    p->name);
             c->values[i] = p->missing;
         } else if (c->values[i] != p->missing &&
                    !((p->accepts & ACCEPT_TENSOR) && Py_TYPE(c->values[i]) == tensor_type) &&
                    !signature_accepts(p->accepts, c->values[i])) {
             char says[160];
             signature_write_accepts(p->accepts, says, sizeof says);
-            PyErr_Format(PyExc_TypeError, "%s(): argument %R must be %s, not %R", c->name, p->name,
-                         says, (PyObject *)Py_TYPE(c->values[i]));
-            return false;
+            return PyErr_Format(PyExc_TypeError, "%s(): argument %R must be %s, not %R", c->name,
+                                p->name, says, (PyObject *)Py_TYPE(c->values[i]));
         }
     }
     return true;
@@ -249,8 +243,7 @@ static void signature_raise_no_match(const signature *s, const call *c) {
             named ? PyUnicode_FromFormat("%S=%S", PyTuple_GetItem(c->names, i - c->n), type)
                   : Py_XNewRef(type);
         PyObject *longer = PyUnicode_FromFormat("%U%s%V", message, first ? "" : ", ", word, "?");
-        Py_XDECREF(type);
-        Py_XDECREF(word);
+        release(type, word);
         signature_replace(&message, longer);
     }
     if (message)
@@ -319,8 +312,7 @@ static PyObject *signature_dispatch(PyObject *public, const call *c) {
             ok = PyDict_SetItem(options, PyTuple_GetItem(c->names, k), c->args[c->n + k]) == 0;
         if (ok) result = PyObject_CallFunctionObjArgs(dispatch_hook, public, args, options, NULL);
     }
-    Py_XDECREF(args);
-    Py_XDECREF(options);
+    release(args, options);
     return result;
 }
 
@@ -563,8 +555,7 @@ static signature *signature_of(PyObject *capsule, const char *text, size_t n, Py
 
 // _define(capsule or None, signature, function or None, op or None, flags, last): adds a signature, and returns the
 // capsule.
-static PyObject *signature_define(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *signature_define(PyObject *Py_UNUSED(module), PyObject *args) {
     const char *text, *op, *open;
     PyObject *capsule, *function, *made = NULL;
     unsigned flags;
@@ -587,8 +578,7 @@ static PyObject *signature_define(PyObject *module, PyObject *args) {
 }
 
 // _function(capsule, name, doc, in_place): returns the function of a signature.
-static PyObject *signature_make_function(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *signature_make_function(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     const char *name, *doc;
     int in_place;
@@ -608,8 +598,7 @@ static PyObject *signature_make_function(PyObject *module, PyObject *args) {
 }
 
 // _method(capsule, name, doc, in_place): adds a method to Tensor.
-static PyObject *signature_add_method(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *signature_add_method(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule;
     const char *name, *doc;
     int in_place;
@@ -632,8 +621,7 @@ static PyObject *signature_add_method(PyObject *module, PyObject *args) {
 }
 
 // _signature_hooks(write_out, dispatch, no_dispatch)
-static PyObject *signature_set_hooks(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *signature_set_hooks(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO:_signature_hooks", &write_out_hook, &dispatch_hook,
                           &no_dispatch))
         return NULL;
@@ -644,16 +632,14 @@ static PyObject *signature_set_hooks(PyObject *module, PyObject *args) {
 }
 
 // _dispatch_off(off): sets whether __torch_function__ is left alone in this thread; returns what was.
-static PyObject *signature_set_dispatch_off(PyObject *module, PyObject *off) {
-    (void)module;
+static PyObject *signature_set_dispatch_off(PyObject *Py_UNUSED(module), PyObject *off) {
     const bool was = dispatch_is_off;
     dispatch_is_off = PyObject_IsTrue(off) == 1;
     return PyBool_FromLong(was);
 }
 
 // _as_type(x, type): returns the value, with its history, as an object of a subclass.
-static PyObject *signature_as_type(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *signature_as_type(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *x, *type;
     if (!PyArg_ParseTuple(args, "O!O!:_as_type", tensor_type, &x, &PyType_Type, &type)) return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)type, tensor_type))

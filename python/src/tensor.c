@@ -249,10 +249,8 @@ static PyObject *tensor_make(PyTypeObject *type, PyObject *args, PyObject *optio
 static PyObject *tensor_shape_tuple(ct_tensor t) {
     const int rank = ct_rank(t);
     PyObject *sizes = PyTuple_New(rank);
-    for (int i = 0; sizes && i < rank; i++) {
-        PyObject *n = PyLong_FromLongLong(ct_dim(t, i));
-        if (!n || PyTuple_SetItem(sizes, i, n) < 0) Py_CLEAR(sizes);
-    }
+    for (int i = 0; sizes && i < rank; i++)
+        if (!tuple_set(sizes, i, PyLong_FromLongLong(ct_dim(t, i)))) Py_CLEAR(sizes);
     return sizes;
 }
 PyObject *tensor_shape(ct_tensor t) {
@@ -263,13 +261,11 @@ PyObject *tensor_shape(ct_tensor t) {
     return shape;
 }
 
-static PyObject *tensor_get_shape(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_shape(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? tensor_shape(t) : NULL;
 }
-static PyObject *tensor_get_size(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_size(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     if (!t.bits) return NULL;
     PyObject *count = PyLong_FromLongLong(ct_size(t));
@@ -277,33 +273,27 @@ static PyObject *tensor_get_size(PyObject *self, void *unused) {
     PyObject *shape = tensor_shape(t);
     PyObject *size =
         shape ? PyObject_CallFunctionObjArgs(tensor_count_type, count, shape, NULL) : NULL;
-    Py_XDECREF(shape);
-    Py_DECREF(count);
+    release(shape, count);
     return size;
 }
-static PyObject *tensor_get_ndim(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_ndim(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromLong(ct_rank(t)) : NULL;
 }
-static PyObject *tensor_get_dtype(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_dtype(PyObject *self, void *Py_UNUSED(unused)) {
     ct_dtype dtype = ct_dtype_of(tensor_peek(self));
     return dtype ? dtype_to_object(dtype) : raise_error();
 }
-static PyObject *tensor_get_itemsize(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_itemsize(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromSize_t(ct_dtype_size(ct_dtype_of(t))) : NULL;
 }
-static PyObject *tensor_get_nbytes(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_nbytes(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     if (!t.bits) return NULL;
     return PyLong_FromLongLong((ct_size(t) * ct_dtype_bits(ct_dtype_of(t)) + 7) / 8);
 }
-static PyObject *tensor_get_device(PyObject *self, void *unused) {
-    (void)self, (void)unused;
+static PyObject *tensor_get_device(PyObject *Py_UNUSED(self), void *Py_UNUSED(unused)) {
     return PyUnicode_FromString("cpu");
 }
 
@@ -314,10 +304,8 @@ static PyObject *tensor_reverse_axes(PyObject *self, int n) {
     if (!t.bits) return NULL;
     int64_t axes[CT_MAX_RANK];
     const int rank = ct_rank(t);
-    if (n > rank) {
-        PyErr_Format(PyExc_ValueError, "mT: the tensor has %d axes, it needs 2", rank);
-        return NULL;
-    }
+    if (n > rank)
+        return PyErr_Format(PyExc_ValueError, "mT: the tensor has %d axes, it needs 2", rank);
     for (int i = 0; i < rank; i++) axes[i] = i < rank - n ? i : rank - 1 - (i - (rank - n));
     const int64_t *const lists[4] = {axes};
     view_op *ops = malloc(sizeof *ops);
@@ -327,27 +315,22 @@ static PyObject *tensor_reverse_axes(PyObject *self, int n) {
     }
     return view_new(self, ops, 1, here);
 }
-static PyObject *tensor_get_T(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_T(PyObject *self, void *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? tensor_reverse_axes(self, ct_rank(t)) : NULL;
 }
-static PyObject *tensor_get_mT(PyObject *self, void *unused) {
-    (void)unused;
+static PyObject *tensor_get_mT(PyObject *self, void *Py_UNUSED(unused)) {
     return tensor_reverse_axes(self, 2);
 }
 
-static PyObject *tensor_numel(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_numel(PyObject *self, PyObject *Py_UNUSED(unused)) {
     const ct_tensor t = tensor_peek(self);
     return t.bits ? PyLong_FromLongLong(ct_size(t)) : NULL;
 }
-static PyObject *tensor_ndim(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_ndim(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return tensor_get_ndim(self, NULL);
 }
-static PyObject *tensor_element_size(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *tensor_element_size(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return tensor_get_itemsize(self, NULL);
 }
 
@@ -439,24 +422,17 @@ bool tensor_init(PyObject *module) {
     const bool ok = priority && PyObject_SetAttrString((PyObject *)tensor_type,
                                                        "__array_priority__", priority) == 0;
     Py_XDECREF(priority);
-    return ok && tensor_add_methods(tensor_methods) && tensor_add_methods(read_methods) &&
-           tensor_add_methods(view_methods) && tensor_add_methods(indexing_methods) &&
-           tensor_add_methods(autograd_methods) && tensor_add_methods(dlpack_methods) &&
-           tensor_add_methods(device_methods) && tensor_add_getters(autograd_getters) &&
-           autograd_init(module) && PyModule_AddFunctions(module, view_functions) == 0 &&
-           PyModule_AddFunctions(module, operator_functions) == 0 &&
-           PyModule_AddFunctions(module, join_functions) == 0 &&
-           PyModule_AddFunctions(module, trace_functions) == 0 &&
-           PyModule_AddFunctions(module, hook_functions) == 0 &&
-           PyModule_AddFunctions(module, dlpack_functions) == 0 &&
-           PyModule_AddFunctions(module, device_functions) == 0;
+    PyMethodDef *const methods[] = {tensor_methods,   read_methods,     view_methods,
+                                    indexing_methods, autograd_methods, dlpack_methods,
+                                    device_methods};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (!tensor_add_methods(methods[i])) return false;
+    return ok && tensor_add_getters(autograd_getters) && autograd_init(module);
 }
 
 // Sets the classes that are written in Python.
 PyObject *tensor_set_classes(PyObject *size, PyObject *count) {
-    Py_INCREF(size);
-    Py_INCREF(count);
-    tensor_size_type = size;
-    tensor_count_type = count;
+    tensor_size_type = Py_NewRef(size);
+    tensor_count_type = Py_NewRef(count);
     Py_RETURN_NONE;
 }

@@ -44,6 +44,9 @@ PyObject *tokens_to_list(const int32_t *tokens, size_t n) {
 ct_tokenizer *tokenizer_from_capsule(PyObject *capsule) {
     return PyCapsule_GetPointer(capsule, tokenizer_capsule_name);
 }
+int tokenizer_parse(PyObject *capsule, void *to) {
+    return (*(ct_tokenizer **)to = tokenizer_from_capsule(capsule)) != NULL;
+}
 static void py_tokenizer_destroy(PyObject *capsule) {
     ct_tokenizer_free(tokenizer_from_capsule(capsule));
 }
@@ -65,8 +68,7 @@ static void py_tokenizer_run_encode(void *user) {
 }
 
 // _tokenizer_load(path)
-static PyObject *py_tokenizer_load(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_tokenizer_load(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path;
     tokenizer_call t = {.o.here = api_enter()};
     if (!PyArg_ParseTuple(args, "O&:_tokenizer_load", PyUnicode_FSConverter, &path)) return NULL;
@@ -80,8 +82,7 @@ static PyObject *py_tokenizer_load(PyObject *module, PyObject *args) {
 }
 
 // _tokenizer_about(tokenizer): returns the size, (bos, eos, unk, pad), the EOS tokens, the special tokens.
-static PyObject *py_tokenizer_about(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *py_tokenizer_about(PyObject *Py_UNUSED(module), PyObject *o) {
     const ct_tokenizer *t = tokenizer_from_capsule(o);
     if (!t) return NULL;
     int64_t id[CT_TOKEN_ROLES], eos_ids[64];
@@ -90,36 +91,29 @@ static PyObject *py_tokenizer_about(PyObject *module, PyObject *o) {
     PyObject *list = PyList_New(0), *specials = PyList_New(0);
     bool ok = list && specials;
     for (size_t i = 0; ok && i < n && i < 64; i++) {
-        PyObject *number = PyLong_FromLongLong(eos_ids[i]);
-        ok = number && PyList_Append(list, number) == 0;
-        Py_XDECREF(number);
+        ok = list_append(list, PyLong_FromLongLong(eos_ids[i]));
     }
     for (int64_t i = 0; ok && i < ct_tokenizer_size(t); i++) {
         if (!ct_tokenizer_is_special(t, i)) continue;
-        PyObject *number = PyLong_FromLongLong(i);
-        ok = number && PyList_Append(specials, number) == 0;
-        Py_XDECREF(number);
+        ok = list_append(specials, PyLong_FromLongLong(i));
     }
     if (ok)
         return Py_BuildValue("(L(LLLL)NN)", (long long)ct_tokenizer_size(t), (long long)id[CT_BOS],
                              (long long)id[CT_EOS], (long long)id[CT_UNK], (long long)id[CT_PAD],
                              list, specials);
-    Py_XDECREF(list);
-    Py_XDECREF(specials);
+    release(list, specials);
     return NULL;
 }
 
 // _tokenizer_encode(tokenizer, text, add_special, plain, offsets): returns the ids, and their spans in the
 // text, or None.
-static PyObject *py_tokenizer_encode(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *result = NULL;
+static PyObject *py_tokenizer_encode(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *result = NULL;
     Py_ssize_t n;
     int special, plain, offsets;
     tokenizer_call t = {.o.here = api_enter()};
-    if (!PyArg_ParseTuple(args, "Os#ppp:_tokenizer_encode", &o, &t.text, &n, &special, &plain,
-                          &offsets) ||
-        !(t.tokenizer = tokenizer_from_capsule(o)))
+    if (!PyArg_ParseTuple(args, "O&s#ppp:_tokenizer_encode", tokenizer_parse, &t.tokenizer, &t.text,
+                          &n, &special, &plain, &offsets))
         return NULL;
     t.n = (size_t)n;
     t.o.add_special = special, t.o.split_special = plain, t.o.offsets = offsets;
@@ -129,29 +123,26 @@ static PyObject *py_tokenizer_encode(PyObject *module, PyObject *args) {
         PyObject *spans = offsets ? PyList_New(0) : Py_NewRef(Py_None);
         bool ok = ids && spans;
         for (size_t i = 0; ok && offsets && i < e->n; i++) {
-            PyObject *span = Py_BuildValue("(II)", e->chars[i].begin, e->chars[i].end);
-            ok = span && PyList_Append(spans, span) == 0;
-            Py_XDECREF(span);
+            ok = list_append(spans, Py_BuildValue("(II)", e->chars[i].begin, e->chars[i].end));
         }
         result = ok ? Py_BuildValue("(OO)", ids, spans) : NULL;
-        Py_XDECREF(ids);
-        Py_XDECREF(spans);
+        release(ids, spans);
     }
     ct_encoding_free(&t.encoding);
     return result;
 }
 
 // _tokenizer_decode(tokenizer, ids, skip_special)
-static PyObject *py_tokenizer_decode(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o, *ids;
+static PyObject *py_tokenizer_decode(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *ids;
+    ct_tokenizer *t;
     int skip;
     int32_t *v;
     size_t n, length;
     const ct_loc here = api_enter();
-    if (!PyArg_ParseTuple(args, "OOp:_tokenizer_decode", &o, &ids, &skip)) return NULL;
-    const ct_tokenizer *t = tokenizer_from_capsule(o);
-    if (!t || !tokens_parse(ids, &v, &n, "ids")) return NULL;
+    if (!PyArg_ParseTuple(args, "O&Op:_tokenizer_decode", tokenizer_parse, &t, &ids, &skip) ||
+        !tokens_parse(ids, &v, &n, "ids"))
+        return NULL;
     ct_decoder *d = ct_decoder_new_at(t, skip, here);
     const char *text = d ? ct_decoder_all(d, v, n, &length) : NULL;
     PyObject *result =
@@ -163,25 +154,20 @@ static PyObject *py_tokenizer_decode(PyObject *module, PyObject *args) {
 
 // _tokenizer_piece(tokenizer, id): returns the token's text as in the file, or None. _tokenizer_id(tokenizer,
 // piece): returns its id, or -1.
-static PyObject *py_tokenizer_piece(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o;
+static PyObject *py_tokenizer_piece(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_tokenizer *t;
     long long id;
     size_t n;
-    if (!PyArg_ParseTuple(args, "OL:_tokenizer_piece", &o, &id)) return NULL;
-    const ct_tokenizer *t = tokenizer_from_capsule(o);
-    if (!t) return NULL;
+    if (!PyArg_ParseTuple(args, "O&L:_tokenizer_piece", tokenizer_parse, &t, &id)) return NULL;
     const char *text = ct_tokenizer_piece(t, id, &n);
     return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, "replace") : Py_NewRef(Py_None);
 }
-static PyObject *py_tokenizer_id(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *o;
+static PyObject *py_tokenizer_id(PyObject *Py_UNUSED(module), PyObject *args) {
+    ct_tokenizer *t;
     const char *text;
     Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "Os#:_tokenizer_id", &o, &text, &n)) return NULL;
-    const ct_tokenizer *t = tokenizer_from_capsule(o);
-    return t ? PyLong_FromLongLong(ct_tokenizer_id(t, text, (size_t)n)) : NULL;
+    if (!PyArg_ParseTuple(args, "O&s#:_tokenizer_id", tokenizer_parse, &t, &text, &n)) return NULL;
+    return PyLong_FromLongLong(ct_tokenizer_id(t, text, (size_t)n));
 }
 
 // ---------------------------------------------------------------------------------- chat templates
@@ -197,8 +183,7 @@ static PyObject *py_chat_to_capsule(ct_chat_template *chat) {
 }
 
 // _chat_load(path), _chat_new(text)
-static PyObject *py_chat_load(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_chat_load(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *path;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "O&:_chat_load", PyUnicode_FSConverter, &path)) return NULL;
@@ -206,8 +191,7 @@ static PyObject *py_chat_load(PyObject *module, PyObject *args) {
     Py_DECREF(path);
     return capsule;
 }
-static PyObject *py_chat_new(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_chat_new(PyObject *Py_UNUSED(module), PyObject *args) {
     const char *text;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "s:_chat_new", &text)) return NULL;
@@ -216,8 +200,7 @@ static PyObject *py_chat_new(PyObject *module, PyObject *args) {
 
 // _chat_render(chat, messages, tools, variables, name): renders a chat; messages, tools and variables are
 // JSON, or None.
-static PyObject *py_chat_render(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *py_chat_render(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o;
     const char *messages;
     size_t n = 0;

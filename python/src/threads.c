@@ -31,9 +31,7 @@ static bool thread_is_main(void) {
     PyObject *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
     PyObject *ident = main ? PyObject_GetAttrString(main, "ident") : NULL;
     const bool is = ident && PyLong_AsUnsignedLong(ident) == PyThread_get_thread_ident();
-    Py_XDECREF(ident);
-    Py_XDECREF(main);
-    Py_XDECREF(threading);
+    release(ident, main, threading);
     PyErr_Clear();
     return is;
 }

@@ -223,10 +223,7 @@ static void view_find_layout(const tensor_object *self, layout *to) {
     for (size_t i = 0; i < self->n_view_ops; i++) layout_apply(to, &self->view_ops[i]);
 }
 
-static bool view_refuse(const char *text) {
-    PyErr_SetString(PyExc_RuntimeError, text);
-    return false;
-}
+static bool view_refuse(const char *text) { return PyErr_Format(PyExc_RuntimeError, "%s", text); }
 
 // Raises an error for writes to self, or to the view that the ops make of it, that are not possible.
 static bool view_check_write(const tensor_object *self, const view_op *ops, size_t n) {
@@ -264,18 +261,14 @@ static bool view_check_write(const tensor_object *self, const view_op *ops, size
 static bool view_write_value(tensor_object *self, ct_tensor value, bool is_detached, ct_loc here);
 
 // Returns the value with the history of t, which determines t's gradient whatever the value is.
-static void view_with_history_of(const ct_tensor *in, ct_tensor *out, void *user) {
-    (void)user;
+static void view_with_history_of(const ct_tensor *in, ct_tensor *out, void *Py_UNUSED(user)) {
     out[0] = in[1];
 }
 // Inputs: t, value; result; its cotangent.
-static void view_with_history_of_vjp(const ct_tensor *in, ct_tensor *out, void *user) {
-    (void)user;
+static void view_with_history_of_vjp(const ct_tensor *in, ct_tensor *out, void *Py_UNUSED(user)) {
     out[0] = in[3];
     int64_t dim[CT_MAX_RANK];
-    const int rank = ct_rank(in[1]);
-    for (int i = 0; i < rank; i++) dim[i] = ct_dim(in[1], i);
-    out[1] = ct_zeros_at(ct_dtype_of(in[1]), (ct_ints){rank, dim}, CT_NOWHERE);
+    out[1] = ct_zeros_at(ct_dtype_of(in[1]), tensor_dims(in[1], dim), CT_NOWHERE);
 }
 
 // True if self, or a tensor of which it is a view, has an element several times.
@@ -376,12 +369,6 @@ bool view_matches(PyObject *o, PyObject *parent, const view_op *ops, size_t n) {
     return true;
 }
 
-// 0 bool, 1 integers, 2 floats, 3 complex: a dtype cannot hold one of larger width.
-static int view_dtype_width(ct_dtype dtype) {
-    const char kind = dtype_kind(dtype);
-    return kind == 'b' ? 0 : kind == 'i' || kind == 'u' ? 1 : kind == 'f' ? 2 : 3;
-}
-
 bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     tensor_object *self = (tensor_object *)o;
     ct_tensor is = tensor_value(o, here);
@@ -389,12 +376,10 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
     if (!view_check_write(self, NULL, 0)) return false;
     value = move_to_device_of(value, is, here);
     const ct_dtype to = ct_dtype_of(is), from = ct_dtype_of(value);
-    if (view_dtype_width(from) > view_dtype_width(to)) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "a tensor of %s is written in its place, it cannot hold %s",
-                     dtype_python_name(to), dtype_python_name(from));
-        return false;
-    }
+    if (dtype_category(from) > dtype_category(to))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "a tensor of %s is written in its place, it cannot hold %s",
+                            dtype_python_name(to), dtype_python_name(from));
     value = reshape_or_expand_as(value, is, true, here);
     if (from != to) value = ct_cast_at(value, to, here);
     if (!ct_ok(value)) return raise_error();
@@ -405,8 +390,7 @@ bool tensor_write(PyObject *o, ct_tensor value, ct_loc here) {
 
 // _view(x, (("slice", axes, start, stop, step), ("permute", axes), ("reshape", sizes), ("expand", sizes))):
 // returns a view.
-static PyObject *view_view(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *view_view(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *list;
     size_t n;
     const ct_loc here = api_enter();
@@ -416,8 +400,7 @@ static PyObject *view_view(PyObject *module, PyObject *args) {
 }
 
 // _turn(x, ops): x itself becomes the view of what it was.
-static PyObject *view_transform_in_place(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *view_transform_in_place(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *list;
     size_t n;
     const ct_loc here = api_enter();
@@ -452,20 +435,17 @@ static PyObject *view_transform_in_place(PyObject *module, PyObject *args) {
         view_ops_free(ops, n);
     }
     self->version++;
-    Py_INCREF(o);
-    return o;
+    return Py_NewRef(o);
 }
 
 // _detached(x): returns x.detach() as an object of x's own class.
-static PyObject *view_detach(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *view_detach(PyObject *Py_UNUSED(module), PyObject *o) {
     if (!tensor_check(o)) return PyErr_Format(PyExc_TypeError, "a Tensor is detached, not %R", o);
     return view_detached(o, Py_TYPE(o), api_enter());
 }
 
 // _snapshot(x): returns x's value, which later writes to x do not change.
-static PyObject *view_snapshot(PyObject *module, PyObject *o) {
-    (void)module;
+static PyObject *view_snapshot(PyObject *Py_UNUSED(module), PyObject *o) {
     const ct_loc here = api_enter();
     if (!tensor_check(o)) return PyErr_Format(PyExc_TypeError, "a Tensor has a value, not %R", o);
     return tensor_new(ct_stop_gradient_at(tensor_handle(o), here), here);
@@ -473,8 +453,7 @@ static PyObject *view_snapshot(PyObject *module, PyObject *o) {
 
 // _replace(x, value): gives x itself another value, of any dtype and shape; it stays a leaf if it is one.
 // Views of x keep their values.
-static PyObject *view_replace(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *view_replace(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *o, *value;
     const ct_loc here = api_enter();
     if (!PyArg_ParseTuple(args, "O!O!:_replace", tensor_type, &o, tensor_type, &value)) return NULL;
@@ -505,8 +484,7 @@ static PyObject *view_replace(PyObject *module, PyObject *args) {
                                          (!is_set || tensor_make_variable(o, tracked, here));
     if (!ok) return NULL;
     self->version++;
-    Py_INCREF(o);
-    return o;
+    return Py_NewRef(o);
 }
 
 static PyObject *view_copy_from(PyObject *self, PyObject *value, ct_loc here) {
@@ -518,8 +496,7 @@ static PyObject *view_copy_from(PyObject *self, PyObject *value, ct_loc here) {
     // Unlike in-place arithmetic, a copy also casts to a dtype of a lower category.
     if (ct_ok(t) && ct_dtype_of(t) != ct_dtype_of(is)) t = ct_cast_at(t, ct_dtype_of(is), here);
     if (!tensor_write(self, t, here)) return NULL;
-    Py_INCREF(self);
-    return self;
+    return Py_NewRef(self);
 }
 
 static PyObject *view_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -535,8 +512,7 @@ static PyObject *view_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
 }
 
 // _write(tensors, values): calls copy_ for all tensors, or for none if a signal handler raises.
-static PyObject *view_write_all(PyObject *module, PyObject *args) {
-    (void)module;
+static PyObject *view_write_all(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *to, *values;
     if (!PyArg_ParseTuple(args, "O!O!:_write", &PyList_Type, &to, &PyList_Type, &values))
         return NULL;
@@ -549,12 +525,10 @@ static PyObject *view_write_all(PyObject *module, PyObject *args) {
         Py_XDECREF(done);
     }
     if (thread_has_others) critical_end();
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
-static PyObject *view_get_version(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *view_get_version(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return PyLong_FromUnsignedLongLong(((tensor_object *)self)->version);
 }
 

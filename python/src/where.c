@@ -42,8 +42,7 @@ static const char *where_intern(PyObject *name) {
         free(copy);
         copy = NULL;
     }
-    Py_XDECREF(address);
-    Py_XDECREF(bytes);
+    release(address, bytes);
     return copy;
 }
 

@@ -43,8 +43,7 @@ static PyObject *critical_call_handler(PyObject *handler, PyObject *number) {
 
 // Notes a signal. A second signal more than a second after the first is handled at once: the section may
 // never end.
-static PyObject *critical_note_signal(PyObject *self, PyObject *args) {
-    (void)self;
+static PyObject *critical_note_signal(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *number = PyTuple_GetItem(args, 0);
     const long n = number ? PyLong_AsLong(number) : -1;
     for (int i = 0; i < N_SIGNALS; i++) {
@@ -61,8 +60,7 @@ static PyObject *critical_note_signal(PyObject *self, PyObject *args) {
         if (!h->arrived) h->arrival = now;
         h->arrived = true;
     }
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return none_if(!PyErr_Occurred());
 }
 
 // Raised by a signal handler inside a section; set again at its end.
@@ -77,9 +75,7 @@ static void critical_store_exception(void) {
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (!critical_exception) critical_exception = Py_XNewRef(value);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    release(type, value, trace);
 }
 
 // signal.signal first handles signals that have arrived, so it may raise: then it is called again.
@@ -114,8 +110,7 @@ void critical_begin(void) {
 
 static int critical_call_pending(void *pair) {
     PyObject *done = critical_call_handler(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    Py_DECREF((PyObject *)pair);
-    Py_XDECREF(done);
+    release((PyObject *)pair, done);
     return done ? 0 : -1;
 }
 
@@ -159,8 +154,7 @@ typedef struct critical_function {
     PyObject_HEAD PyObject *function, *dict;
 } critical_function;
 
-static PyObject *critical_new(PyTypeObject *type, PyObject *args, PyObject *options) {
-    (void)options;
+static PyObject *critical_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(options)) {
     PyObject *function;
     if (!PyArg_ParseTuple(args, "O:Whole", &function)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -174,8 +168,7 @@ static PyObject *critical_call(PyObject *o, PyObject *args, PyObject *options) {
     critical_end();
     return result;
 }
-static PyObject *critical_bind(PyObject *o, PyObject *to, PyObject *type) {
-    (void)type;
+static PyObject *critical_bind(PyObject *o, PyObject *to, PyObject *Py_UNUSED(type)) {
     if (!to || to == Py_None) return Py_NewRef(o);
     return PyObject_CallFunctionObjArgs(method_type, o, to, NULL);
 }
@@ -190,10 +183,10 @@ static int critical_clear(PyObject *o) {
     Py_CLEAR(((critical_function *)o)->dict);
     return 0;
 }
-static void critical_dealloc(PyObject *o) {
+static void critical_dealloc(PyObject *o) { // of every class that has a tp_clear
     PyTypeObject *type = Py_TYPE(o);
     PyObject_GC_UnTrack(o);
-    critical_clear(o);
+    ((inquiry)PyType_GetSlot(type, Py_tp_clear))(o);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
     Py_DECREF(type);
 }
@@ -226,8 +219,7 @@ typedef struct swap {
     bool entered;
 } swap;
 
-static PyObject *swap_new(PyTypeObject *type, PyObject *args, PyObject *options) {
-    (void)options;
+static PyObject *swap_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(options)) {
     PyObject *object, *name, *value;
     if (!PyArg_ParseTuple(args, "OOO:Swap", &object, &name, &value)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -250,14 +242,11 @@ static bool swap_now(swap *self) {
     Py_DECREF(inside);
     return true;
 }
-static PyObject *swap_enter(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *swap_enter(PyObject *o, PyObject *Py_UNUSED(unused)) {
     return swap_now((swap *)o) ? Py_NewRef(o) : NULL;
 }
-static PyObject *swap_exit(PyObject *o, PyObject *exception) {
-    (void)exception;
-    if (!swap_now((swap *)o)) return NULL;
-    Py_RETURN_NONE;
+static PyObject *swap_exit(PyObject *o, PyObject *Py_UNUSED(exception)) {
+    return none_if(swap_now((swap *)o));
 }
 static int swap_traverse(PyObject *o, visitproc visit, void *arg) {
     const swap *self = (swap *)o;
@@ -274,19 +263,12 @@ static int swap_clear(PyObject *o) {
     Py_CLEAR(self->value);
     return 0;
 }
-static void swap_dealloc(PyObject *o) {
-    PyTypeObject *type = Py_TYPE(o);
-    PyObject_GC_UnTrack(o);
-    swap_clear(o);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(o);
-    Py_DECREF(type);
-}
 
 static PyMethodDef swap_methods[] = {
     {"__enter__", swap_enter, METH_NOARGS, NULL}, {"__exit__", swap_exit, METH_VARARGS, NULL}, {0}};
 static PyType_Slot swap_slots[] = {
-    {Py_tp_new, swap_new},     {Py_tp_methods, swap_methods}, {Py_tp_traverse, swap_traverse},
-    {Py_tp_clear, swap_clear}, {Py_tp_dealloc, swap_dealloc}, {0},
+    {Py_tp_new, swap_new},     {Py_tp_methods, swap_methods},     {Py_tp_traverse, swap_traverse},
+    {Py_tp_clear, swap_clear}, {Py_tp_dealloc, critical_dealloc}, {0},
 };
 static PyType_Spec swap_spec = {"cotan._core.Swap", sizeof(swap), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, swap_slots};
@@ -300,8 +282,7 @@ typedef struct grad_mode {
     PyObject_HEAD uint64_t before;
 } grad_mode;
 
-static PyObject *py_grad_mode_enter(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *py_grad_mode_enter(PyObject *o, PyObject *Py_UNUSED(unused)) {
     PyObject *mode = PyObject_GetAttrString(o, "mode");
     const int on = mode ? PyObject_IsTrue(mode) : -1;
     Py_XDECREF(mode);
@@ -312,8 +293,7 @@ static PyObject *py_grad_mode_enter(PyObject *o, PyObject *unused) {
     self->no_grad = !on;
     return Py_NewRef(o);
 }
-static PyObject *py_grad_mode_exit(PyObject *o, PyObject *exception) {
-    (void)exception;
+static PyObject *py_grad_mode_exit(PyObject *o, PyObject *Py_UNUSED(exception)) {
     grad_mode *m = (grad_mode *)o;
     thread_get()->no_grad = !(m->before & 1);
     m->before >>= 1;
@@ -348,13 +328,11 @@ static PyObject *py_grad_setting_new(PyTypeObject *type, PyObject *args, PyObjec
     here->no_grad = !mode;
     return (PyObject *)self;
 }
-static PyObject *py_grad_setting_enter(PyObject *o, PyObject *unused) {
-    (void)unused;
+static PyObject *py_grad_setting_enter(PyObject *o, PyObject *Py_UNUSED(unused)) {
     thread_get()->no_grad = !((grad_setting *)o)->mode;
     return Py_NewRef(o);
 }
-static PyObject *py_grad_setting_exit(PyObject *o, PyObject *exception) {
-    (void)exception;
+static PyObject *py_grad_setting_exit(PyObject *o, PyObject *Py_UNUSED(exception)) {
     thread_get()->no_grad = !((grad_setting *)o)->before;
     Py_RETURN_NONE;
 }
@@ -378,15 +356,13 @@ static PyType_Spec grad_setting_spec = {"cotan._core.GradSetting", sizeof(grad_s
 // ------------------------------------------------------------------------------------------ module
 
 // _eval_last(): evaluates what is pending, as the section's last plan.
-static PyObject *critical_eval_last(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
+static PyObject *critical_eval_last(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     const ct_loc here = api_enter();
     thread_get()->reads++;
     critical_is_last_plan = true;
     const bool ok = run_eval(NULL, 0, here);
     critical_is_last_plan = false;
-    if (!ok) return NULL;
-    Py_RETURN_NONE;
+    return none_if(ok);
 }
 
 PyMethodDef critical_functions[] = {{"_eval_last", critical_eval_last, METH_NOARGS, NULL}, {0}};
@@ -411,7 +387,6 @@ bool critical_init(PyObject *module) {
         ok = type && PyModule_AddObjectRef(module, names[i], type) == 0;
         Py_XDECREF(type);
     }
-    Py_DECREF(signals);
-    Py_DECREF(types);
+    release(signals, types);
     return ok && PyModule_AddFunctions(module, critical_functions) == 0;
 }

@@ -63,9 +63,7 @@ def _(p, q):
             + _term(1 - p.probs, 1 - q.probs, softplus(q.logits) - softplus(p.logits)))
 
 
-@register_kl(Bernoulli, Poisson)
-def _(p, q):
-    return -p.entropy() - (p.probs * q.rate.log() - q.rate)
+register_kl(Bernoulli, Poisson)(lambda p, q: -p.entropy() - (p.probs * q.rate.log() - q.rate))
 
 
 @register_kl(Binomial, Binomial)
@@ -74,29 +72,11 @@ def _(p, q):
     return _infinite_outside(kl, p.total_count > q.total_count)
 
 
-@register_kl(Categorical, Categorical)
-def _(p, q):
-    return _term(p.probs, q.probs, p.logits - q.logits).sum(-1)
-
-
-@register_kl(OneHotCategorical, OneHotCategorical)
-def _(p, q):
-    return kl_divergence(p._categorical, q._categorical)
-
-
-@register_kl(Geometric, Geometric)
-def _(p, q):
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
-
-
-@register_kl(Poisson, Poisson)
-def _(p, q):
-    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
-
-
-@register_kl(Beta, Beta)
-def _(p, q):
-    return kl_divergence(p._dirichlet, q._dirichlet)
+register_kl(Categorical, Categorical)(lambda p, q: _term(p.probs, q.probs, p.logits - q.logits).sum(-1))
+register_kl(OneHotCategorical, OneHotCategorical)(lambda p, q: kl_divergence(p._categorical, q._categorical))
+register_kl(Geometric, Geometric)(lambda p, q: -p.entropy() - (-q.probs).log1p() / p.probs - q.logits)
+register_kl(Poisson, Poisson)(lambda p, q: p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate))
+register_kl(Beta, Beta)(lambda p, q: kl_divergence(p._dirichlet, q._dirichlet))
 
 
 @register_kl(Dirichlet, Dirichlet)
@@ -107,9 +87,7 @@ def _(p, q):
             + ((a - b) * (a.digamma() - total.digamma())).sum(-1))
 
 
-@register_kl(Beta, Exponential)
-def _(p, q):
-    return -p.entropy() - q.rate.log() + q.rate * p.mean
+register_kl(Beta, Exponential)(lambda p, q: -p.entropy() - q.rate.log() + q.rate * p.mean)
 
 
 @register_kl(Beta, Gamma)
@@ -159,9 +137,7 @@ def _(p, q):
             + (p.concentration - q.concentration) * p.concentration.digamma() + (q.rate - p.rate) * (p.concentration / p.rate))
 
 
-@register_kl(Gamma, Exponential)
-def _(p, q):
-    return -p.entropy() - q.rate.log() + q.rate * p.concentration / p.rate
+register_kl(Gamma, Exponential)(lambda p, q: -p.entropy() - q.rate.log() + q.rate * p.concentration / p.rate)
 
 
 @register_kl(Gamma, Gumbel)
@@ -178,9 +154,7 @@ def _(p, q):
             + (q_loc + (1 + ratio).lgamma() - p_loc).exp() - (1 + euler_constant))
 
 
-@register_kl(HalfNormal, HalfNormal)
-def _(p, q):
-    return kl_divergence(p.base_dist, q.base_dist)
+register_kl(HalfNormal, HalfNormal)(lambda p, q: kl_divergence(p.base_dist, q.base_dist))
 
 
 @register_kl(Laplace, Laplace)
@@ -209,9 +183,7 @@ def _(p, q):
     return -ratio.log() + distance / q.scale - 0.5 * math.log(0.5 * math.pi) - 0.5
 
 
-@register_kl(Cauchy, Cauchy)
-def _(p, q):
-    return ((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2).log() - (4 * p.scale * q.scale).log()
+register_kl(Cauchy, Cauchy)(lambda p, q: ((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2).log() - (4 * p.scale * q.scale).log())
 
 
 @register_kl(Pareto, Pareto)

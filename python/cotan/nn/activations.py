@@ -2,16 +2,24 @@
 import math
 
 from .. import _core
+from .._paths import own_names as _own_names
 from . import functional as F
 from . import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = [
-    "AlphaDropout", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout", "GELU",
-    "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
-    "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus",
-    "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"]
+
+def _applied(base, functions):
+    """Returns the classes of a base: functions has their names, each before that of its function in torch.nn.functional."""
+    pairs = (pair.split("=") for pair in functions.split())
+    return [type(name, (base,), {"__module__": __name__, "_function": function}) for name, function in pairs]
+
+
+class _Plain(Module):
+    """The base of activations without parameters."""
+
+    def forward(self, input):
+        return getattr(F, self._function)(input)
 
 
 class _InPlace(Module):
@@ -21,6 +29,9 @@ class _InPlace(Module):
         super().__init__()
         self.inplace = inplace
 
+    def forward(self, input):
+        return getattr(F, self._function)(input, self.inplace)
+
     def extra_repr(self):
         return "inplace=True" if self.inplace else ""
 
@@ -28,40 +39,15 @@ class _InPlace(Module):
         return text + (", inplace=True" if self.inplace else "")
 
 
-class ReLU(_InPlace):
-    def forward(self, input):
-        return F.relu(input, self.inplace)
+ReLU, SELU, SiLU, Mish = _applied(_InPlace, "ReLU=relu SELU=selu SiLU=silu Mish=mish")
 
 
-class SELU(_InPlace):
-    def forward(self, input):
-        return F.selu(input, self.inplace)
-
-
-class SiLU(_InPlace):
-    def forward(self, input):
-        return F.silu(input, self.inplace)
-
-
-class Mish(_InPlace):
-    def forward(self, input):
-        return F.mish(input, self.inplace)
-
-
-class Hardswish(_InPlace):
-    def forward(self, input):
-        return F.hardswish(input, self.inplace)
-
+class _InPlaceUnshown(_InPlace):
     def extra_repr(self):
         return ""
 
 
-class Hardsigmoid(_InPlace):
-    def forward(self, input):
-        return F.hardsigmoid(input, self.inplace)
-
-    def extra_repr(self):
-        return ""
+Hardswish, Hardsigmoid = _applied(_InPlaceUnshown, "Hardswish=hardswish Hardsigmoid=hardsigmoid")
 
 
 class Hardtanh(_InPlace):
@@ -92,18 +78,14 @@ class _Alpha(_InPlace):
         super().__init__(inplace)
         self.alpha = alpha
 
+    def forward(self, input):
+        return getattr(F, self._function)(input, self.alpha, self.inplace)
+
     def extra_repr(self):
         return self._with_inplace(f"alpha={self.alpha}")
 
 
-class ELU(_Alpha):
-    def forward(self, input):
-        return F.elu(input, self.alpha, self.inplace)
-
-
-class CELU(_Alpha):
-    def forward(self, input):
-        return F.celu(input, self.alpha, self.inplace)
+ELU, CELU = _applied(_Alpha, "ELU=elu CELU=celu")
 
 
 class LeakyReLU(_InPlace):
@@ -158,29 +140,8 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class Sigmoid(Module):
-    def forward(self, input):
-        return F.sigmoid(input)
-
-
-class Tanh(Module):
-    def forward(self, input):
-        return F.tanh(input)
-
-
-class Softsign(Module):
-    def forward(self, input):
-        return F.softsign(input)
-
-
-class Tanhshrink(Module):
-    def forward(self, input):
-        return F.tanhshrink(input)
-
-
-class LogSigmoid(Module):
-    def forward(self, input):
-        return F.logsigmoid(input)
+Sigmoid, Tanh, Softsign, Tanhshrink, LogSigmoid = _applied(
+    _Plain, "Sigmoid=sigmoid Tanh=tanh Softsign=softsign Tanhshrink=tanhshrink LogSigmoid=logsigmoid")
 
 
 class Softmax2d(Module):
@@ -219,23 +180,14 @@ class _AlongAxis(Module):
         super().__init__()
         self.dim = dim
 
+    def forward(self, input):
+        return getattr(F, self._function)(input, self.dim)
+
     def extra_repr(self):
         return f"dim={self.dim}"
 
 
-class Softmax(_AlongAxis):
-    def forward(self, input):
-        return F.softmax(input, self.dim)
-
-
-class LogSoftmax(_AlongAxis):
-    def forward(self, input):
-        return F.log_softmax(input, self.dim)
-
-
-class Softmin(_AlongAxis):
-    def forward(self, input):
-        return F.softmin(input, self.dim)
+Softmax, LogSoftmax, Softmin = _applied(_AlongAxis, "Softmax=softmax LogSoftmax=log_softmax Softmin=softmin")
 
 
 class _Shrink(Module):
@@ -243,18 +195,14 @@ class _Shrink(Module):
         super().__init__()
         self.lambd = lambd
 
+    def forward(self, input):
+        return getattr(F, self._function)(input, self.lambd)
+
     def extra_repr(self):
         return str(self.lambd)
 
 
-class Hardshrink(_Shrink):
-    def forward(self, input):
-        return F.hardshrink(input, self.lambd)
-
-
-class Softshrink(_Shrink):
-    def forward(self, input):
-        return F.softshrink(input, self.lambd)
+Hardshrink, Softshrink = _applied(_Shrink, "Hardshrink=hardshrink Softshrink=softshrink")
 
 
 class Softplus(Module):
@@ -279,35 +227,16 @@ class _Dropout(Module):
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p, self.inplace = p, inplace
 
+    def forward(self, input):
+        return getattr(F, self._function)(input, self.p, self.training, self.inplace)
+
     def extra_repr(self):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
-    def forward(self, input):
-        return F.dropout(input, self.p, self.training, self.inplace)
+Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout = _applied(
+    _Dropout, """Dropout=dropout Dropout1d=dropout1d Dropout2d=dropout2d Dropout3d=dropout3d AlphaDropout=alpha_dropout
+    FeatureAlphaDropout=feature_alpha_dropout""")
 
 
-class Dropout1d(_Dropout):
-    def forward(self, input):
-        return F.dropout1d(input, self.p, self.training, self.inplace)
-
-
-class Dropout2d(_Dropout):
-    def forward(self, input):
-        return F.dropout2d(input, self.p, self.training, self.inplace)
-
-
-class Dropout3d(_Dropout):
-    def forward(self, input):
-        return F.dropout3d(input, self.p, self.training, self.inplace)
-
-
-class AlphaDropout(_Dropout):
-    def forward(self, input):
-        return F.alpha_dropout(input, self.p, self.training, self.inplace)
-
-
-class FeatureAlphaDropout(_Dropout):
-    def forward(self, input):
-        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+__all__ = _own_names(globals())

@@ -4,6 +4,7 @@ import math
 from .. import _core
 from .._core import ops
 from .._grad import no_grad
+from .._paths import own_names as _own_names
 from . import functional as F
 from . import init
 from .functional.base import per_axis
@@ -12,19 +13,12 @@ from .init import empty_parameter_values as empty
 from .module import Module
 from .parameter import Parameter
 
-__all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
-    "Bilinear", "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
-    "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "CrossMapLRN2d", "Embedding", "EmbeddingBag", "Flatten", "Fold", "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "GroupNorm", "Identity", "InstanceNorm1d",
-    "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d", "LayerNorm", "Linear",
-    "LocalResponseNorm", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    "PixelShuffle", "PixelUnshuffle", "RMSNorm", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
-    "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "SyncBatchNorm", "Unflatten", "Unfold", "Upsample",
-    "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d"]
+
+def _of_axes(base, name, **attribute):
+    """Returns the classes of a base for 1, 2 and 3 spatial axes, or the last of these: each has its own of the attribute's values."""
+    (key, values), = attribute.items()
+    values = list(values)
+    return [type(f"{name}{n}d", (base,), {"__module__": base.__module__, key: value}) for n, value in enumerate(values, 4 - len(values))]
 
 
 class Identity(Module):
@@ -192,16 +186,7 @@ class _PlainConv(_Conv):
         self._make(in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, dtype)
 
 
-class Conv1d(_PlainConv):
-    n = 1
-
-
-class Conv2d(_PlainConv):
-    n = 2
-
-
-class Conv3d(_PlainConv):
-    n = 3
+Conv1d, Conv2d, Conv3d = _of_axes(_PlainConv, "Conv", n=(1, 2, 3))
 
 
 class _TransposedConv(_Conv):
@@ -228,16 +213,7 @@ class _TransposedConv(_Conv):
         return f(input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
 
 
-class ConvTranspose1d(_TransposedConv):
-    n = 1
-
-
-class ConvTranspose2d(_TransposedConv):
-    n = 2
-
-
-class ConvTranspose3d(_TransposedConv):
-    n = 3
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = _of_axes(_TransposedConv, "ConvTranspose", n=(1, 2, 3))
 
 
 class _Windows(Module):
@@ -287,16 +263,7 @@ class _MaxPool(Module):
                 f"ceil_mode={self.ceil_mode}")
 
 
-class MaxPool1d(_MaxPool):
-    n = 1
-
-
-class MaxPool2d(_MaxPool):
-    n = 2
-
-
-class MaxPool3d(_MaxPool):
-    n = 3
+MaxPool1d, MaxPool2d, MaxPool3d = _of_axes(_MaxPool, "MaxPool", n=(1, 2, 3))
 
 
 class _MaxUnpool(Module):
@@ -316,16 +283,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
-    n = 1
-
-
-class MaxUnpool2d(_MaxUnpool):
-    n = 2
-
-
-class MaxUnpool3d(_MaxUnpool):
-    n = 3
+MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = _of_axes(_MaxUnpool, "MaxUnpool", n=(1, 2, 3))
 
 
 class _AvgPool(Module):
@@ -358,12 +316,7 @@ class _AvgPoolOfImages(_AvgPool):
                              self.divisor_override)
 
 
-class AvgPool2d(_AvgPoolOfImages):
-    function = staticmethod(F.avg_pool2d)
-
-
-class AvgPool3d(_AvgPoolOfImages):
-    function = staticmethod(F.avg_pool3d)
+AvgPool2d, AvgPool3d = _of_axes(_AvgPoolOfImages, "AvgPool", function=map(staticmethod, (F.avg_pool2d, F.avg_pool3d)))
 
 
 class _LPPool(Module):
@@ -382,16 +335,7 @@ class _LPPool(Module):
                 f"ceil_mode={self.ceil_mode}")
 
 
-class LPPool1d(_LPPool):
-    n = 1
-
-
-class LPPool2d(_LPPool):
-    n = 2
-
-
-class LPPool3d(_LPPool):
-    n = 3
+LPPool1d, LPPool2d, LPPool3d = _of_axes(_LPPool, "LPPool", n=(1, 2, 3))
 
 
 class _AdaptiveAvgPool(Module):
@@ -408,16 +352,8 @@ class _AdaptiveAvgPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    function = staticmethod(F.adaptive_avg_pool1d)
-
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    function = staticmethod(F.adaptive_avg_pool2d)
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    function = staticmethod(F.adaptive_avg_pool3d)
+AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = _of_axes(
+    _AdaptiveAvgPool, "AdaptiveAvgPool", function=map(staticmethod, (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)))
 
 
 class _AdaptiveMaxPool(Module):
@@ -434,16 +370,8 @@ class _AdaptiveMaxPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    function = staticmethod(F.adaptive_max_pool1d)
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    function = staticmethod(F.adaptive_max_pool2d)
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    function = staticmethod(F.adaptive_max_pool3d)
+AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = _of_axes(
+    _AdaptiveMaxPool, "AdaptiveMaxPool", function=map(staticmethod, (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)))
 
 
 class _FractionalMaxPool(Module):
@@ -467,12 +395,7 @@ class _FractionalMaxPool(Module):
         return f(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
 
 
-class FractionalMaxPool2d(_FractionalMaxPool):
-    n = 2
-
-
-class FractionalMaxPool3d(_FractionalMaxPool):
-    n = 3
+FractionalMaxPool2d, FractionalMaxPool3d = _of_axes(_FractionalMaxPool, "FractionalMaxPool", n=(2, 3))
 
 
 # ------------------------------------------------------------------------------- padding, resampling
@@ -504,16 +427,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
-    n = 1
-
-
-class ConstantPad2d(_ConstantPad):
-    n = 2
-
-
-class ConstantPad3d(_ConstantPad):
-    n = 3
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _of_axes(_ConstantPad, "ConstantPad", n=(1, 2, 3))
 
 
 class _ZeroPad(_ConstantPad):
@@ -524,64 +438,28 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPad):
-    n = 1
-
-
-class ZeroPad2d(_ZeroPad):
-    n = 2
-
-
-class ZeroPad3d(_ZeroPad):
-    n = 3
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _of_axes(_ZeroPad, "ZeroPad", n=(1, 2, 3))
 
 
 class _ReflectionPad(_Pad):
     mode = "reflect"
 
 
-class ReflectionPad1d(_ReflectionPad):
-    n = 1
-
-
-class ReflectionPad2d(_ReflectionPad):
-    n = 2
-
-
-class ReflectionPad3d(_ReflectionPad):
-    n = 3
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _of_axes(_ReflectionPad, "ReflectionPad", n=(1, 2, 3))
 
 
 class _ReplicationPad(_Pad):
     mode = "replicate"
 
 
-class ReplicationPad1d(_ReplicationPad):
-    n = 1
-
-
-class ReplicationPad2d(_ReplicationPad):
-    n = 2
-
-
-class ReplicationPad3d(_ReplicationPad):
-    n = 3
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _of_axes(_ReplicationPad, "ReplicationPad", n=(1, 2, 3))
 
 
 class _CircularPad(_Pad):
     mode = "circular"
 
 
-class CircularPad1d(_CircularPad):
-    n = 1
-
-
-class CircularPad2d(_CircularPad):
-    n = 2
-
-
-class CircularPad3d(_CircularPad):
-    n = 3
+CircularPad1d, CircularPad2d, CircularPad3d = _of_axes(_CircularPad, "CircularPad", n=(1, 2, 3))
 
 
 class Upsample(Module):
@@ -716,16 +594,7 @@ class _BatchNorm(_Norm):
                                   self.weight, self.bias, own, momentum, self.eps, counted)
 
 
-class BatchNorm1d(_BatchNorm):
-    ranks = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    ranks = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    ranks = (5,)
+BatchNorm1d, BatchNorm2d, BatchNorm3d = _of_axes(_BatchNorm, "BatchNorm", ranks=((2, 3), (4,), (5,)))
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -770,16 +639,7 @@ class _InstanceNorm(_Norm):
         return ops.reshape(y, tuple(input.shape)) if single else y
 
 
-class InstanceNorm1d(_InstanceNorm):
-    ranks = (2, 3)
-
-
-class InstanceNorm2d(_InstanceNorm):
-    ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    ranks = (4, 5)
+InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = _of_axes(_InstanceNorm, "InstanceNorm", ranks=((2, 3), (3, 4), (4, 5)))
 
 
 class LayerNorm(Module):
@@ -958,3 +818,6 @@ class EmbeddingBag(_Embedding):
     def extra_repr(self):
         padding = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         return self._options("", f", mode={self.mode!r}" + padding)
+
+
+__all__ = _own_names(globals())

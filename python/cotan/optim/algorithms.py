@@ -60,6 +60,22 @@ def _lerp(old, new, weight):
     return old + (new - old) * weight if abs(weight) < 0.5 else new - (new - old) * (1 - weight)
 
 
+def _count_step(state, param, *names):
+    """Returns the number of the step, which is counted in the state; a new state has zeros under these names."""
+    if not state:
+        state.update(step=0.0, **{name: zeros_like(param) for name in names})
+    state["step"] += 1
+    return state["step"]
+
+
+def _decayed(param, grad, group):
+    """Returns the value and the gradient with weight decay: of the gradient or, where it is decoupled, of the value."""
+    decay = group["weight_decay"]
+    if decay and group.get("decoupled_weight_decay"):
+        return param * (1 - group["lr"] * decay), grad
+    return param, grad + param * decay if decay else grad
+
+
 class Adam(Optimizer):
     """Steps by the mean gradient, divided by the root of its mean square."""
 
@@ -119,7 +135,7 @@ class RMSprop(Optimizer):
                                   "maximize": maximize, "differentiable": differentiable})
 
     def update(self, group):
-        lr, alpha, decay = group["lr"], group["alpha"], group["weight_decay"]
+        lr, alpha = group["lr"], group["alpha"]
         for param, grad, state in self.with_grads(group):
             if not state:
                 state.update(step=0.0, square_avg=zeros_like(param))
@@ -128,8 +144,7 @@ class RMSprop(Optimizer):
                 if group["centered"]:
                     state["grad_avg"] = zeros_like(param)
             state["step"] += 1
-            if decay:
-                grad = grad + param * decay
+            _, grad = _decayed(param, grad, group)
             square = state["square_avg"].copy_(state["square_avg"] * alpha + grad * grad * (1 - alpha))
             if group["centered"]:
                 mean = state["grad_avg"].copy_(_lerp(state["grad_avg"], grad, 1 - alpha))
@@ -159,8 +174,7 @@ class Adagrad(Optimizer):
             if not state:
                 state.update(step=0.0, sum=filled_like(param, group["initial_accumulator_value"]))
             state["step"] += 1
-            if group["weight_decay"]:
-                grad = grad + param * group["weight_decay"]
+            _, grad = _decayed(param, grad, group)
             rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
             total = state["sum"].copy_(state["sum"] + grad * grad)
             param.copy_(param - grad / (ops.sqrt(total) + group["eps"]) * rate)
@@ -180,11 +194,8 @@ class Adadelta(Optimizer):
     def update(self, group):
         rho, eps = group["rho"], group["eps"]
         for param, grad, state in self.with_grads(group):
-            if not state:
-                state.update(step=0.0, square_avg=zeros_like(param), acc_delta=zeros_like(param))
-            state["step"] += 1
-            if group["weight_decay"]:
-                grad = grad + param * group["weight_decay"]
+            _count_step(state, param, "square_avg", "acc_delta")
+            _, grad = _decayed(param, grad, group)
             square = state["square_avg"].copy_(state["square_avg"] * rho + grad * grad * (1 - rho))
             delta = ops.sqrt(state["acc_delta"] + eps) / ops.sqrt(square + eps) * grad
             state["acc_delta"].copy_(state["acc_delta"] * rho + delta * delta * (1 - rho))
@@ -204,11 +215,8 @@ class Adamax(Optimizer):
     def update(self, group):
         beta1, beta2 = group["betas"]
         for param, grad, state in self.with_grads(group):
-            if not state:
-                state.update(step=0.0, exp_avg=zeros_like(param), exp_inf=zeros_like(param))
-            state["step"] += 1
-            if group["weight_decay"]:
-                grad = grad + param * group["weight_decay"]
+            _count_step(state, param, "exp_avg", "exp_inf")
+            _, grad = _decayed(param, grad, group)
             mean = state["exp_avg"].copy_(_lerp(state["exp_avg"], grad, 1 - beta1))
             largest = state["exp_inf"].copy_(ops.maximum(state["exp_inf"] * beta2, ops.abs(grad) + group["eps"]))
             param.copy_(param - mean / largest * (group["lr"] / (1 - beta1 ** state["step"])))
@@ -227,16 +235,12 @@ class NAdam(Optimizer):
                                   "differentiable": differentiable})
 
     def update(self, group):
-        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        lr, (beta1, beta2) = group["lr"], group["betas"]
         for param, grad, state in self.with_grads(group):
             if not state:
                 state.update(step=0.0, mu_product=1.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
-            state["step"] += 1
-            step, value = state["step"], param
-            if decay and group["decoupled_weight_decay"]:
-                value = value * (1 - lr * decay)
-            elif decay:
-                grad = grad + value * decay
+            step = _count_step(state, param)
+            value, grad = _decayed(param, grad, group)
             mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
             state["mu_product"] *= mu
             product = state["mu_product"]
@@ -259,16 +263,10 @@ class RAdam(Optimizer):
                                   "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable})
 
     def update(self, group):
-        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        lr, (beta1, beta2) = group["lr"], group["betas"]
         for param, grad, state in self.with_grads(group):
-            if not state:
-                state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
-            state["step"] += 1
-            step, value = state["step"], param
-            if decay and group["decoupled_weight_decay"]:
-                value = value * (1 - lr * decay)
-            elif decay:
-                grad = grad + value * decay
+            step = _count_step(state, param, "exp_avg", "exp_avg_sq")
+            value, grad = _decayed(param, grad, group)
             mean = state["exp_avg"].copy_(_lerp(state["exp_avg"], grad, 1 - beta1))
             square = state["exp_avg_sq"].copy_(state["exp_avg_sq"] * beta2 + grad * grad * (1 - beta2))
             correction2 = 1 - beta2 ** step
@@ -297,8 +295,7 @@ class ASGD(Optimizer):
             if not state:
                 state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_like(param))
             state["step"] += 1
-            if group["weight_decay"]:
-                grad = grad + param * group["weight_decay"]
+            _, grad = _decayed(param, grad, group)
             value = param * (1 - lambd * state["eta"]) - grad * state["eta"]
             mean = state["ax"]
             mean.copy_(value if state["mu"] == 1 else mean + (value - mean) * state["mu"])
@@ -344,9 +341,7 @@ class SparseAdam(Optimizer):
     def update(self, group):
         beta1, beta2 = group["betas"]
         for param, grad, state in self.with_grads(group):
-            if not state:
-                state.update(step=0.0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
-            state["step"] += 1
+            _count_step(state, param, "exp_avg", "exp_avg_sq")
             axes = tuple(range(1, param.ndim))
             used = ops.not_equal(grad, 0.0)
             used = ops.any(used, axes=axes, keepdims=True) if axes else used

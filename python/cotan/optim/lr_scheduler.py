@@ -8,12 +8,8 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 
+from .._paths import own_names as _own_names
 from .._whole import whole
-
-__all__ = [
-    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler",
-    "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
-    "StepLR"]
 
 
 class LRScheduler:
@@ -535,3 +531,6 @@ class ChainedScheduler(SequentialLR):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._rates()
+
+
+__all__ = _own_names(globals())

@@ -7,20 +7,12 @@ from .. import _core, _devices
 from .._grad import enable_grad, no_grad
 from .._step import run_pending, make_state_variable
 from .._whole import whole
-from ..nn.module import RemovableHandle, clear_grads
+from ..nn.module import _add_hook, clear_grads
 
 Tensor = _core.Tensor
 required = object()
 COUNTERS = ("step", "mu_product", "eta", "mu")  # Python numbers, which PyTorch has as tensors
 _global_pre_hooks, _global_post_hooks = OrderedDict(), OrderedDict()
-
-
-def _add_hook(hooks, hook, prepend=False):
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
 
 
 def register_optimizer_step_pre_hook(hook):

@@ -3,11 +3,8 @@ import math
 
 from ... import _core
 from ..._core import ops
+from ..._paths import own_names as _own_names
 from ..._random import unit_floats
-
-__all__ = ["adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
-           "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
-           "fractional_max_pool3d", "fractional_max_pool3d_with_indices"]
 
 
 def _max_at(x, positions):
@@ -109,3 +106,6 @@ def _fractional_variant(n, always=False):
 
 fractional_max_pool2d, fractional_max_pool3d = map(_fractional_variant, (2, 3))
 fractional_max_pool2d_with_indices, fractional_max_pool3d_with_indices = (_fractional_variant(n, True) for n in (2, 3))
+
+
+__all__ = _own_names(globals())
