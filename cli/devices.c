@@ -54,7 +54,7 @@ int run_devices(int argc, char **argv) {
     listing l = {0};
     bool quick = false;
     opt opts[] = {
-        {"no-measure", OPT_FLAG, NULL, "only list them", .out = &quick},
+        {"list", OPT_FLAG, NULL, "only lists them, without measuring", .out = &quick},
         {"json", OPT_FLAG, NULL, "an object a line, in bytes and a second", .out = &l.json}};
     command c = {
         .name = "devices",

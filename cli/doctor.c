@@ -6,7 +6,7 @@
 #include <cotan/train.h>
 
 #include "cli.h"
-#include "http.h"
+#include "http_client.h"
 #include "serve_mhd.h"
 
 static void doctor_print_finding(const ct_finding *f, void *user) {

@@ -3,7 +3,7 @@
 #ifndef COTAN_CLI_PULL_H
 #define COTAN_CLI_PULL_H
 
-#include "http.h"
+#include "http_client.h"
 
 enum { MAX_PATH = 4096, COMMIT_DIGITS = 40 };
 

@@ -9,7 +9,7 @@
     .accepts = CT_LINALG, .infer = op##_infer, .eval = op##_eval, .jvp = op##_jvp
 
 #define LAPACK_EVAL(op, say)                                                                       \
-    static bool op##_eval(const ct_ref *ref) { return ct__each_matrix(ref, op##_one_matrix, say); }
+    static bool op##_eval(const ct_ref *ref) { return ct__each_matrix(ref, op##_compute, say); }
 
 static int lapack_max(int a, int b) { return a > b ? a : b; }
 static int lapack_min(int a, int b) { return a < b ? a : b; }
@@ -40,7 +40,7 @@ static bool cholesky_infer(ct_call *call) {
     *call->out = *call->in[0];
     return true;
 }
-static int cholesky_one_matrix(const ct_matrix *m) {
+static int cholesky_compute(const ct_matrix *m) {
     const bool upper = ((const cholesky_attrs *)m->ref->attrs)->upper;
     const int64_t n = m->rows;
     const int lda = lapack_max(m->rows, 1);
@@ -137,7 +137,7 @@ static int64_t lapack_right_sides(const ct_matrix *m, int b) {
     const ct_type *type = &m->ref->in_type[b];
     return type->dim[type->rank - 1];
 }
-static int triangular_solve_one_matrix(const ct_matrix *m) {
+static int triangular_solve_compute(const ct_matrix *m) {
     const triangular_solve_attrs *attrs = m->ref->attrs;
     static const float one_f32[2] = {1, 0};
     static const double one_f64[2] = {1, 0};
@@ -215,7 +215,7 @@ static bool lu_infer(ct_call *call) {
     return ct__factor_out(call, 1, CT_I32, 1, lapack_smaller_size(call), 0) &&
            ct__factor_out(call, 2, CT_I32, 1, lapack_rows(call), 0);
 }
-static int lu_one_matrix(const ct_matrix *m) {
+static int lu_compute(const ct_matrix *m) {
     const int64_t n = (int64_t)m->rows * m->columns;
     const int lda = lapack_max(m->rows, 1), n_pivots = lapack_min(m->rows, m->columns);
     int32_t *pivots = m->of[2], *order = m->of[3];
@@ -277,7 +277,7 @@ const ct_opdef ct__op_lu = {
 CT_ATTRS(lu_solve, LU_SOLVE_ATTRS);
 
 static bool lu_solve_infer(ct_call *call) { return lapack_solve_infer(call, 2, (int[]){2, 1, 2}); }
-static int lu_solve_one_matrix(const ct_matrix *m) {
+static int lu_solve_compute(const ct_matrix *m) {
     const int64_t transpose = ((const lu_solve_attrs *)m->ref->attrs)->transpose;
     const int64_t n = m->rows, k = lapack_right_sides(m, 2);
     const int columns = (int)k, lda = lapack_max(m->rows, 1),
@@ -352,7 +352,7 @@ static bool qr_infer(ct_call *call) {
     return ct__factor_out(call, 0, dtype, 2, lapack_rows(call), k) &&
            ct__factor_out(call, 1, dtype, 2, k, lapack_columns(call));
 }
-static int qr_one_matrix(const ct_matrix *m) {
+static int qr_compute(const ct_matrix *m) {
     const bool complete = ((const qr_attrs *)m->ref->attrs)->complete;
     const int k = lapack_min(m->rows, m->columns), own = complete ? m->rows : k,
               lda = lapack_max(m->rows, 1);
@@ -498,10 +498,10 @@ static void eig_say_not_converged(const ct_ref *ref, int info, ct_text *text) {
     (void)ref, (void)info;
     ct__text_add(text, "has values to which LAPACK did not converge");
 }
-static int eigh_one_matrix(const ct_matrix *m) {
+static int eigh_compute(const ct_matrix *m) {
     return eigh_values(m, true, ((const eigh_attrs *)m->ref->attrs)->upper);
 }
-static int eigvalsh_one_matrix(const ct_matrix *m) {
+static int eigvalsh_compute(const ct_matrix *m) {
     return eigh_values(m, false, ((const eigvalsh_attrs *)m->ref->attrs)->upper);
 }
 LAPACK_EVAL(eigh, eig_say_not_converged)
@@ -645,11 +645,11 @@ static int svd_values(const ct_matrix *m, bool vectors, bool full, void *u, void
     ct__free(scratch.memory);
     return info;
 }
-static int svd_one_matrix(const ct_matrix *m) {
+static int svd_compute(const ct_matrix *m) {
     return svd_values(m, true, ((const svd_attrs *)m->ref->attrs)->full, m->of[1], m->of[2],
                       m->of[3]);
 }
-static int svdvals_one_matrix(const ct_matrix *m) {
+static int svdvals_compute(const ct_matrix *m) {
     return svd_values(m, false, false, NULL, m->of[1], NULL);
 }
 LAPACK_EVAL(svd, eig_say_not_converged)
@@ -802,8 +802,8 @@ static int eig_values(const ct_matrix *m, void *values, void *vectors) {
     ct__free(scratch.memory);
     return info;
 }
-static int eig_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], m->of[2]); }
-static int eigvals_one_matrix(const ct_matrix *m) { return eig_values(m, m->of[1], NULL); }
+static int eig_compute(const ct_matrix *m) { return eig_values(m, m->of[1], m->of[2]); }
+static int eigvals_compute(const ct_matrix *m) { return eig_values(m, m->of[1], NULL); }
 LAPACK_EVAL(eig, eig_say_not_converged)
 LAPACK_EVAL(eigvals, eig_say_not_converged)
 // Returns inv(V) x' V, the tangent in the basis of the eigenvectors.

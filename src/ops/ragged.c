@@ -150,14 +150,14 @@ static bool ragged_matmul_body(ct_rule *r) {
     return ct__body_is(r, ragged_to_rows(&l, y));
 }
 
-static ct_tensor ragged_record_same(const ct_rule *r, ct_tensor a, ct_tensor b) {
+static ct_tensor ragged_record_op(const ct_rule *r, ct_tensor a, ct_tensor b) {
     return ct__record(r->node->op, r->attrs, (const ct_tensor[]){a, b, r->in[2]}, 3, r->node->here);
 }
 static bool ragged_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[0], b = r->t_in[1];
     return ct__tangent_is(
-        r, ct__add_zero(ct__is_none(a) ? CT_NONE : ragged_record_same(r, a, r->in[1]),
-                        ct__is_none(b) ? CT_NONE : ragged_record_same(r, r->in[0], b)));
+        r, ct__add_zero(ct__is_none(a) ? CT_NONE : ragged_record_op(r, a, r->in[1]),
+                        ct__is_none(b) ? CT_NONE : ragged_record_op(r, r->in[0], b)));
 }
 static bool ragged_matmul_vjp(ct_rule *r) {
     r->c_in[0] = ct_ragged_matmul(r->c_out[0], ct__swap_last(r->in[1]), r->in[2]);

@@ -192,7 +192,7 @@ def test_devices_are_listed_and_measured():
     for name in ("cpu", "opencl:0"):
         assert 1e8 < rows[name]["read_bandwidth"] < 1e13 and 1e8 < rows[name]["flops"] < 1e15 and rows[name]["memory"] > 1e8, rows
     assert rows["ref"]["read_bandwidth"] == rows["ref"]["flops"] == 0
-    quick = cotan("devices", "--no-measure")
+    quick = cotan("devices", "--list")
     lines = quick.stdout.splitlines()
     assert lines[0].split() == ["device", "memory", "reads", "products", "what", "it", "is"]
     for name, line in zip(("cpu", "ref", "opencl:0"), lines[1:]):
@@ -200,7 +200,7 @@ def test_devices_are_listed_and_measured():
 
 
 def test_without_opencl_the_rest_is_listed():
-    done = cotan("devices", "--no-measure", COTAN_OPENCL_LIBRARY="/none.so")
+    done = cotan("devices", "--list", COTAN_OPENCL_LIBRARY="/none.so")
     assert done.returncode == 0
     assert done.stdout.splitlines()[3] == (
         "opencl      -         -           -              not usable: opencl: there is no OpenCL here: "
@@ -211,7 +211,7 @@ def test_without_opencl_the_rest_is_listed():
 
 def test_a_library_of_devices_that_is_not_there():
     missing = "device_load: /none.so: cannot open shared object file: No such file or directory"
-    done = cotan("devices", "--no-measure", COTAN_DEVICE_LIBRARY="/none.so")
+    done = cotan("devices", "--list", COTAN_DEVICE_LIBRARY="/none.so")
     assert (done.returncode, done.stderr) == (1, f"cotan: {missing}\n") and len(done.stdout.splitlines()) > 3  # the others are told
     found, mends = findings(cotan("doctor", COTAN_DEVICE_LIBRARY="/none.so"))
     assert found["devices"][0] == "BAD" and found["devices"][1].endswith(f"; {missing}")

@@ -59,7 +59,7 @@ def test_it_trains_with_the_bits_of_cpu(library, tmp_path):
 
 def test_it_is_listed(library):
     """Behind another library, which cannot be loaded."""
-    done = cotan("devices", "--no-measure", COTAN_DEVICE_LIBRARY=f"/none.so:{library}")
+    done = cotan("devices", "--list", COTAN_DEVICE_LIBRARY=f"/none.so:{library}")
     line = done.stdout.splitlines()[-1]
     assert line.startswith("own ") and line.endswith("  an example: one thread, and memory out of the host's sight")
 

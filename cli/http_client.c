@@ -1,4 +1,4 @@
-#include "http.h"
+#include "http_client.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // HTTP requests with libcurl, which is opened by the first request.
-#ifndef COTAN_CLI_HTTP_H
-#define COTAN_CLI_HTTP_H
+#ifndef COTAN_CLI_HTTP_CLIENT_H
+#define COTAN_CLI_HTTP_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
