@@ -122,7 +122,8 @@ def differs(row, case, ours, theirs):
     """What both compute must be the same, or the times say nothing."""
     if row in ("train gpt2", "cold-start"):
         return None
-    tolerance = next(c.tolerance for c in peer_rows.ROWS[row].cases(case["options"]) if c.name == case["case"])
+    cases = peer_rows.ROWS[row].cases(case["options"])
+    tolerance = next((c.tolerance for c in cases if c.name == case["case"]), 1e-5)  # a case that no other library has
     for a, b in zip(ours["moments"], theirs["moments"]):
         if not peer_rows.same_moments(a, b, tolerance):
             return f"a result's mean is {b[0]:.9g} and its mean square {b[1]:.9g}, ours {a[0]:.9g} and {a[1]:.9g}"
