@@ -89,6 +89,23 @@ def _move_to_device_after(init):
     return __init__
 
 
+def _load_state(module, state, prefix, metadata, assign, found):
+    """Loads a module and those inside it. Not a function of load_state_dict: one that calls itself is a cycle, which would hold
+    the state until a collection."""
+    local = {} if metadata is None else metadata.get(prefix[:-1], {})
+    if assign:
+        local = dict(local, assign_to_params_buffers=True)
+    module._load_from_state_dict(state, prefix, local, True, *found)
+    for name, child in module._modules.items():
+        if child is not None:
+            path = prefix + name + "."
+            _load_state(child, {key: value for key, value in state.items() if key.startswith(path)}, path, metadata, assign, found)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, IncompatibleKeys(*found[:2])) is not None:
+            raise RuntimeError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to "
+                               "return new values, if incompatible_keys need to be modified, it should be done inplace.")
+
+
 class Module:
     """The base of all layers and models; subclasses define forward."""
 
@@ -654,21 +671,7 @@ class Module:
         if metadata is not None:
             state_dict._metadata = metadata
 
-        def load(module, inside, prefix):
-            local = {} if metadata is None else metadata.get(prefix[:-1], {})
-            if assign:
-                local = dict(local, assign_to_params_buffers=True)
-            module._load_from_state_dict(inside, prefix, local, True, missing, unexpected, errors)
-            for name, child in module._modules.items():
-                if child is not None:
-                    path = prefix + name + "."
-                    load(child, {key: value for key, value in inside.items() if key.startswith(path)}, path)
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, IncompatibleKeys(missing, unexpected)) is not None:
-                    raise RuntimeError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to "
-                                       "return new values, if incompatible_keys need to be modified, it should be done inplace.")
-
-        load(self, state_dict, "")
+        _load_state(self, state_dict, "", metadata, assign, (missing, unexpected, errors))
         if strict:
             quoted = ", ".join
             if unexpected:

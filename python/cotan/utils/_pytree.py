@@ -200,22 +200,21 @@ def tree_any(pred, tree, is_leaf=None):
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
+def _leaves_with_path(tree, path, is_leaf):
+    node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
+    if node is None:
+        yield path, tree
+        return
+    if node.flatten_with_keys_fn is None:
+        raise ValueError(f"Did not find a flatten_with_keys_fn for type: {type(tree)}. Please pass a flatten_with_keys_fn "
+                         "argument to register_pytree_node.")
+    for key, child in node.flatten_with_keys_fn(tree)[0]:
+        yield from _leaves_with_path(child, (*path, key), is_leaf)
+
+
 def tree_flatten_with_path(tree, is_leaf=None):
     """Returns ([(path, leaf)], TreeSpec)."""
-    found = []
-
-    def walk(x, path):
-        node = None if is_leaf is not None and is_leaf(x) else _node_of(x)
-        if node is None:
-            found.append((path, x))
-            return
-        if node.flatten_with_keys_fn is None:
-            raise ValueError(f"Did not find a flatten_with_keys_fn for type: {type(x)}. Please pass a flatten_with_keys_fn "
-                             "argument to register_pytree_node.")
-        for key, child in node.flatten_with_keys_fn(x)[0]:
-            walk(child, (*path, key))
-    walk(tree, ())
-    return found, tree_structure(tree, is_leaf)
+    return list(_leaves_with_path(tree, (), is_leaf)), tree_structure(tree, is_leaf)
 
 
 def tree_leaves_with_path(tree, is_leaf=None):
