@@ -7,6 +7,7 @@ import pytest
 from op_cases import Case, Failure, Operand, dyn, read_table, run
 from op_transforms import DEVICES, SEED
 from programs import run_programs
+from support.program import EMULATOR
 
 TABLE = read_table(leave_out=())
 F4, F8, E8M0 = ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
@@ -156,6 +157,26 @@ def test_sums_of_integers_are_exact(layout, device):
     scales = np.ones((40, 256 // block if block else 1), scale_type)
     for compiled in (False, True):
         got = run([Case(TABLE["quantised_matmul"], [x, codes.astype(code_type), scales], {"layout": number})], device, compiled)[0]
+        assert not isinstance(got, Failure), got
+        assert (got[0].astype(np.int64) == x.astype(np.int64) @ codes.T).all()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64" or bool(EMULATOR), reason="instructions of x86-64")
+@pytest.mark.parametrize("machine", ["native", "x86-64", "x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("layout", ["int8 by 32", "int4 by 32"])
+def test_bytes_of_other_machines(layout, machine):
+    """Compiled products of bytes are exact with each machine's instructions, some of which saturate: the largest codes of all
+    signs meet the largest rows, for few rows and for many."""
+    rng = np.random.default_rng(SEED)
+    number, code_type, scale_type, most, block = LAYOUTS[layout]
+    codes = rng.choice([-most, most], (40, 256)).astype(np.int64)
+    codes[0], codes[1] = most, -most
+    scales = np.ones((40, 256 // block), scale_type)
+    rows = [rng.choice([-127, 127], (n, 256)).astype(np.float32) for n in (1, 5, 70)]
+    for x in rows:
+        x[0] = 127
+    cases = [Case(TABLE["quantised_matmul"], [x, codes.astype(code_type), scales], {"layout": number}) for x in rows]
+    for x, got in zip(rows, run(cases, "cpu", COTAN_CC="cc", COTAN_MARCH=machine, COTAN_COMPILE="wait")):
         assert not isinstance(got, Failure), got
         assert (got[0].astype(np.int64) == x.astype(np.int64) @ codes.T).all()
 
