@@ -48,8 +48,7 @@ static double size_measure_gflops(int64_t n, const char *command, double *second
         return NAN;
     }
     for (size_t i = 0; i < count; i++) values[i] = 1.0f / (float)(i % 31 + 1);
-    // Rounds with interpreted kernels, which a thread is compiling meanwhile, do not count.
-    uint64_t interpreted = 0;
+    // Rounds while the kernel is being compiled, in which it is interpreted, do not count.
     double end = ct__now() + size_measure_seconds;
     for (int round = 0; round < 3;) {
         CT_SCOPE;
@@ -58,11 +57,8 @@ static double size_measure_gflops(int64_t n, const char *command, double *second
         ct_tensor product = ct_matmul(a, a);
         if (!ct_eval(&product, 1)) break;
         double elapsed = ct__now() - begin;
-        const ct_stats stats = ct_get_stats();
-        const bool is_compiled = stats.launches_interpreted == interpreted;
-        interpreted = stats.launches_interpreted;
         if (elapsed < best) best = elapsed;
-        round += is_compiled || ct__now() > end;
+        round += !ct_get_stats().kernels_pending || ct__now() > end;
     }
     ct__free(values);
     *seconds = best;
