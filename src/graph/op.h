@@ -201,9 +201,9 @@ typedef struct ct_rule {
     ct_tensor *body_out;       // body: to fill
 } ct_rule;
 // The end of a rule that fills one element: sets it, and returns true.
-static inline bool ct__tangent_is(ct_rule *r, ct_tensor t) { return r->t_out[0] = t, true; }
-static inline bool ct__cotangent_is(ct_rule *r, ct_tensor t) { return r->c_in[0] = t, true; }
-static inline bool ct__body_is(ct_rule *r, ct_tensor t) { return r->body_out[0] = t, true; }
+static inline bool ct__set_tangent(ct_rule *r, ct_tensor t) { return r->t_out[0] = t, true; }
+static inline bool ct__set_cotangent(ct_rule *r, ct_tensor t) { return r->c_in[0] = t, true; }
+static inline bool ct__set_body(ct_rule *r, ct_tensor t) { return r->body_out[0] = t, true; }
 
 // Calls piece(arg, begin, end, worker) for parts of 0 .. n - 1, on the available threads.
 typedef void (*ct_parallel_for)(void (*piece)(void *arg, int64_t begin, int64_t end, int worker),

@@ -18,7 +18,7 @@ static ct_tensor elu_alpha(const ct_rule *r) {
 // exp is not evaluated for large x: infinity times 0 would be NaN
 static bool elu_body(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_mul(ct_expm1(activation_min_zero(x)), elu_alpha(r));
-    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
+    return ct__set_body(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 static bool elu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_mul(ct_exp(activation_min_zero(x)), elu_alpha(r));
@@ -37,7 +37,7 @@ CT_ATTRS(celu, ELU_ATTRS);
 static bool celu_body(ct_rule *r) {
     ct_tensor x = r->in[0], alpha = elu_alpha(r);
     ct_tensor low = ct_mul(ct_expm1(ct_div(activation_min_zero(x), alpha)), alpha);
-    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
+    return ct__set_body(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 static bool celu_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], low = ct_exp(ct_div(activation_min_zero(x), elu_alpha(r)));
@@ -54,7 +54,7 @@ const ct_opdef ct__op_celu = {
 
 static bool selu_body(ct_rule *r) {
     ct_tensor unit = ct_elu(r->in[0], .alpha = CT_F(1.6732632423543772));
-    return ct__body_is(r, ct_mul(unit, rule_constant(1.0507009873554805, r)));
+    return ct__set_body(r, ct_mul(unit, rule_constant(1.0507009873554805, r)));
 }
 const ct_opdef ct__op_selu = {
     FUNCTION(SELU, selu, 1),
@@ -65,7 +65,7 @@ const ct_opdef ct__op_selu = {
 };
 
 static bool mish_body(ct_rule *r) {
-    return ct__body_is(r, ct_mul(r->in[0], ct_tanh(ct_softplus(r->in[0]))));
+    return ct__set_body(r, ct_mul(r->in[0], ct_tanh(ct_softplus(r->in[0]))));
 }
 const ct_opdef ct__op_mish = {
     FUNCTION(MISH, mish, 1), .doc = "x times tanh(softplus(x)).",
@@ -85,8 +85,8 @@ static ct_tensor activation_clip(ct_tensor x, ct_tensor low, ct_tensor high) {
 CT_ATTRS(hardtanh, HARDTANH_ATTRS);
 static bool hardtanh_body(ct_rule *r) {
     const hardtanh_attrs *attrs = r->attrs;
-    return ct__body_is(r, activation_clip(r->in[0], activation_attr_constant(attrs->low, -1, r),
-                                          activation_attr_constant(attrs->high, 1, r)));
+    return ct__set_body(r, activation_clip(r->in[0], activation_attr_constant(attrs->low, -1, r),
+                                           activation_attr_constant(attrs->high, 1, r)));
 }
 const ct_opdef ct__op_hardtanh = {
     FUNCTION(HARDTANH, hardtanh, 1),
@@ -97,7 +97,7 @@ const ct_opdef ct__op_hardtanh = {
 };
 
 static bool relu6_body(ct_rule *r) {
-    return ct__body_is(r, activation_clip(r->in[0], ct_i(0), ct_i(6)));
+    return ct__set_body(r, activation_clip(r->in[0], ct_i(0), ct_i(6)));
 }
 const ct_opdef ct__op_relu6 = {
     FUNCTION(RELU6, relu6, 1),
@@ -107,7 +107,7 @@ const ct_opdef ct__op_relu6 = {
 };
 
 static bool hardsigmoid_body(ct_rule *r) {
-    return ct__body_is(r, ct_div(ct_relu6(ct_add(r->in[0], ct_f(3))), ct_f(6)));
+    return ct__set_body(r, ct_div(ct_relu6(ct_add(r->in[0], ct_f(3))), ct_f(6)));
 }
 const ct_opdef ct__op_hardsigmoid = {
     FUNCTION(HARDSIGMOID, hardsigmoid, 1),
@@ -116,7 +116,7 @@ const ct_opdef ct__op_hardsigmoid = {
     .samples = {.lo = -4, .hi = 4, .ulp = 3, .kinks = true},
 };
 static bool hardswish_body(ct_rule *r) {
-    return ct__body_is(r, ct_mul(r->in[0], ct_hardsigmoid(r->in[0])));
+    return ct__set_body(r, ct_mul(r->in[0], ct_hardsigmoid(r->in[0])));
 }
 const ct_opdef ct__op_hardswish = {
     FUNCTION(HARDSWISH, hardswish, 1),
@@ -127,7 +127,7 @@ const ct_opdef ct__op_hardswish = {
 };
 
 static bool softsign_body(ct_rule *r) {
-    return ct__body_is(r, ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1))));
+    return ct__set_body(r, ct_div(r->in[0], ct_add(ct_abs(r->in[0]), ct_f(1))));
 }
 static bool softsign_jvp(ct_rule *r) { // 1 / (1 + |x|)^2, also at 0
     ct_tensor by = ct_add(ct_abs(r->in[0]), ct_f(1));
@@ -144,7 +144,7 @@ const ct_opdef ct__op_softsign = {
 // ----------------------------------------------------------------------------- shrinkage around 0
 
 static bool tanhshrink_body(ct_rule *r) {
-    return ct__body_is(r, ct_sub(r->in[0], ct_tanh(r->in[0])));
+    return ct__set_body(r, ct_sub(r->in[0], ct_tanh(r->in[0])));
 }
 const ct_opdef ct__op_tanhshrink = {
     FUNCTION(TANHSHRINK, tanhshrink, 1),
@@ -162,7 +162,7 @@ static ct_tensor shrink_lambda(const ct_rule *r) {
 static bool softshrink_body(ct_rule *r) {
     ct_tensor x = r->in[0], lambda = shrink_lambda(r);
     ct_tensor less = ct_select(ct_less(x, ct_f(0)), ct_add(x, lambda), ct_sub(x, lambda));
-    return ct__body_is(r, ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less));
+    return ct__set_body(r, ct_select(ct_less_equal(ct_abs(x), lambda), ct_f(0), less));
 }
 const ct_opdef ct__op_softshrink = {
     FUNCTION(SOFTSHRINK, softshrink, 1),
@@ -173,7 +173,7 @@ const ct_opdef ct__op_softshrink = {
 };
 static bool hardshrink_body(ct_rule *r) {
     ct_tensor none = ct_less_equal(ct_abs(r->in[0]), shrink_lambda(r));
-    return ct__body_is(r, ct_select(none, ct_f(0), r->in[0]));
+    return ct__set_body(r, ct_select(none, ct_f(0), r->in[0]));
 }
 const ct_opdef ct__op_hardshrink = {
     FUNCTION(HARDSHRINK, hardshrink, 1),
@@ -188,7 +188,7 @@ CT_ATTRS(threshold, THRESHOLD_ATTRS);
 static bool threshold_body(ct_rule *r) {
     const threshold_attrs *attrs = r->attrs;
     ct_tensor low = ct_less_equal(r->in[0], rule_constant(attrs->threshold, r));
-    return ct__body_is(r, ct_select(low, rule_constant(attrs->value, r), r->in[0]));
+    return ct__set_body(r, ct_select(low, rule_constant(attrs->value, r), r->in[0]));
 }
 const ct_opdef ct__op_threshold = {
     FUNCTION(THRESHOLD, threshold, 1),
@@ -202,7 +202,7 @@ const ct_opdef ct__op_threshold = {
 
 static bool prelu_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, ct_mul(x, r->in[1])));
+    return ct__set_body(r, ct_select(ct_greater(x, ct_f(0)), x, ct_mul(x, r->in[1])));
 }
 const ct_opdef ct__op_prelu = {
     FUNCTION(PRELU, prelu, 2),
@@ -215,7 +215,7 @@ const ct_opdef ct__op_prelu = {
 };
 
 static bool logit_body(ct_rule *r) {
-    return ct__body_is(r, ct_log(ct_div(r->in[0], ct_sub(ct_f(1), r->in[0]))));
+    return ct__set_body(r, ct_log(ct_div(r->in[0], ct_sub(ct_f(1), r->in[0]))));
 }
 static bool logit_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], by = ct_mul(x, ct_sub(ct_f(1), x)); // nonnegative inside the domain
@@ -247,7 +247,7 @@ static bool glu_body(ct_rule *r) {
     const int64_t half = ct__type_of(r->in[0])->dim[axis] / 2;
     ct_tensor a = ct__slice_axis(r->in[0], axis, 0, half);
     ct_tensor b = ct__slice_axis(r->in[0], axis, half, CT_END);
-    return ct__body_is(r, ct_mul(a, ct_sigmoid(b)));
+    return ct__set_body(r, ct_mul(a, ct_sigmoid(b)));
 }
 const ct_opdef ct__op_glu = {
     CT_COMPOSED(GLU, glu, 1, 1),

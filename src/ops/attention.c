@@ -218,7 +218,7 @@ static bool attention_infer(ct_call *call) {
     (void)ct__same_size(q, rank - 1, k, rank - 1);
     call->out[1] = ct__shaped(&shape, q->dtype, false);
     ct__shape_add_axis(&shape, v, rank - 1);
-    return ct__out_is(call, &shape, q->dtype, false);
+    return ct__set_out(call, &shape, q->dtype, false);
 }
 
 // State that body and vjp share.

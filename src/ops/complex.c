@@ -25,7 +25,7 @@ static bool complex_eval(const ct_ref *ref) {
     return true;
 }
 static bool complex_jvp(ct_rule *r) {
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct_complex(ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1])));
 }
 // For a cotangent c the real part of c x' counts, as in JAX: that of i x' is -Im(c) x'.
@@ -62,10 +62,10 @@ static bool part_eval(const ct_ref *ref) {
     return true;
 }
 static bool real_transpose(ct_rule *r) {
-    return ct__cotangent_is(r, ct_complex(r->c_out[0], ct__zeros_like(r->c_out[0])));
+    return ct__set_cotangent(r, ct_complex(r->c_out[0], ct__zeros_like(r->c_out[0])));
 }
 static bool imag_transpose(ct_rule *r) {
-    return ct__cotangent_is(r, ct_complex(ct__zeros_like(r->c_out[0]), ct_neg(r->c_out[0])));
+    return ct__set_cotangent(r, ct_complex(ct__zeros_like(r->c_out[0]), ct_neg(r->c_out[0])));
 }
 #define PART(ID, op, number)                                                                       \
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_elementwise, .n_in = 1, .n_out = 1,           \
@@ -79,10 +79,10 @@ const ct_opdef ct__op_imag = {PART(IMAG, imag, 2), .doc = "The imaginary part of
     .id = CT_OP_##ID, .name = #op, .kind = &ct__kind_composition, .n_in = 1, .n_out = 1,           \
     .accepts = CT_COMPLEX, .body = op##_body, .batch = ct__batch_pointwise
 static bool conj_body(ct_rule *r) {
-    return ct__body_is(r, ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0]))));
+    return ct__set_body(r, ct_complex(ct_real(r->in[0]), ct_neg(ct_imag(r->in[0]))));
 }
 static bool conj_transpose(ct_rule *r) { // the real part of c conj(x') is that of conj(c) x'
-    return ct__cotangent_is(r, ct_conj(r->c_out[0]));
+    return ct__set_cotangent(r, ct_conj(r->c_out[0]));
 }
 const ct_opdef ct__op_conj = {
     FUNCTION(CONJ, conj),
@@ -92,7 +92,7 @@ const ct_opdef ct__op_conj = {
     .doc = "The complex conjugate of x: its imaginary part is negated.",
 };
 static bool angle_body(ct_rule *r) {
-    return ct__body_is(r, ct_atan2(ct_imag(r->in[0]), ct_real(r->in[0])));
+    return ct__set_body(r, ct_atan2(ct_imag(r->in[0]), ct_real(r->in[0])));
 }
 const ct_opdef ct__op_angle = {
     FUNCTION(ANGLE, angle),
@@ -114,7 +114,7 @@ static parts complex_operand(const ct_rule *r, int k) {
     return (parts){ct_real(x), ct_imag(x)};
 }
 static bool complex_return(ct_rule *r, ct_tensor re, ct_tensor im) {
-    return ct__body_is(r, ct_complex(re, im));
+    return ct__set_body(r, ct_complex(re, im));
 }
 // The function of operand 0, or of it with the parts exchanged, whose result's are exchanged back: functions of
 // i z are those of z that way, sinh(z) = -i sin(i z).
@@ -129,11 +129,11 @@ static bool complex_apply_swapped(ct_rule *r, parts (*f)(parts)) {
 
 bool ct__split_equal(ct_rule *r) {
     parts a = complex_operand(r, 0), b = complex_operand(r, 1);
-    return ct__body_is(r, ct_and(ct_equal(a.re, b.re), ct_equal(a.im, b.im)));
+    return ct__set_body(r, ct_and(ct_equal(a.re, b.re), ct_equal(a.im, b.im)));
 }
 bool ct__split_not_equal(ct_rule *r) {
     parts a = complex_operand(r, 0), b = complex_operand(r, 1);
-    return ct__body_is(r, ct_or(ct_not_equal(a.re, b.re), ct_not_equal(a.im, b.im)));
+    return ct__set_body(r, ct_or(ct_not_equal(a.re, b.re), ct_not_equal(a.im, b.im)));
 }
 
 bool ct__split_mul(ct_rule *r) {
@@ -181,7 +181,7 @@ static ct_tensor complex_is_huge(parts x) {
     return ct_less(ct__number_like(complex_is_double(x) ? 0x1p1020 : 0x1p124, x.re),
                    complex_larger_part(x));
 }
-bool ct__split_abs(ct_rule *r) { return ct__body_is(r, complex_abs(complex_operand(r, 0))); }
+bool ct__split_abs(ct_rule *r) { return ct__set_body(r, complex_abs(complex_operand(r, 0))); }
 
 static ct_tensor complex_part_is_inf(ct_tensor x) { return ct_equal(ct_abs(x), ct_f(INFINITY)); }
 // Multiplies an absolute value by a sine or another factor: 0 where one is 0, also if the other is infinite
@@ -402,11 +402,11 @@ bool ct__split_sign(ct_rule *r) {
 }
 bool ct__split_is_inf(ct_rule *r) {
     parts x = complex_operand(r, 0);
-    return ct__body_is(r, ct_or(ct_is_inf(x.re), ct_is_inf(x.im)));
+    return ct__set_body(r, ct_or(ct_is_inf(x.re), ct_is_inf(x.im)));
 }
 bool ct__split_is_finite(ct_rule *r) {
     parts x = complex_operand(r, 0);
-    return ct__body_is(r, ct_and(ct_is_finite(x.re), ct_is_finite(x.im)));
+    return ct__set_body(r, ct_and(ct_is_finite(x.re), ct_is_finite(x.im)));
 }
 
 // The product of the absolute values at the sum of the angles, in f64.
@@ -416,7 +416,7 @@ bool ct__split_prod(ct_rule *r) {
     ct_tensor size = ct__record(r->node->op, r->attrs, &all[0], 1, r->node->here);
     ct_tensor angle = ct__record(&ct__op_sum, r->attrs, &all[1], 1, r->node->here);
     ct_tensor product = ct_complex(ct_mul(size, ct_cos(angle)), ct_mul(size, ct_sin(angle)));
-    return ct__body_is(r, ct_cast(product, dtype));
+    return ct__set_body(r, ct_cast(product, dtype));
 }
 
 // To complex numbers from any others, or from complex numbers of another size.

@@ -81,7 +81,7 @@ static bool contract_infer(ct_call *call) {
         if (!(seen[A] >> i & 1)) ct__shape_add_axis(&shape, a, i);
     for (int i = 0; i < b->rank; i++)
         if (!(seen[B] >> i & 1)) ct__shape_add_axis(&shape, b, i);
-    return ct__out_is(call, &shape, dtype, false);
+    return ct__set_out(call, &shape, dtype, false);
 }
 
 static void contract_axes(const ct_node *node, ct_contraction *to) {
@@ -104,7 +104,7 @@ static ct_tensor contract_record_same(const ct_rule *r, ct_tensor a, ct_tensor b
 }
 static bool contract_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[A], b = r->t_in[B];
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct__add_zero(ct__is_none(a) ? CT_NONE : contract_record_same(r, a, r->in[B]),
                         ct__is_none(b) ? CT_NONE : contract_record_same(r, r->in[A], b)));
 }

@@ -352,7 +352,7 @@ static bool conv_infer(ct_call *call) {
         ct__shape_add(&shape, count);
     }
     if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 1);
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, false);
 }
 static bool conv_body(ct_rule *r) {
     const conv_attrs *attrs = r->attrs;
@@ -362,7 +362,7 @@ static bool conv_body(ct_rule *r) {
     conv_spatial_sizes(r->node->out, 2, g.n, counts);
     ct_tensor windows = conv_window_view(r->in[0], &g, w->dim + 2, counts, false);
     ct_tensor y = conv_correlate(windows, conv_group_weights(r->in[1], g.groups, false), &g);
-    return ct__body_is(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
+    return ct__set_body(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
 }
 static bool conv_vjp(ct_rule *r) {
     const conv_attrs *attrs = r->attrs;
@@ -467,7 +467,7 @@ static bool conv_transpose_infer(ct_call *call) {
     ct__shape_add(&shape, ct__size_mul(attrs->groups, ct__size_of(w, 1)));
     if (!conv_transpose_sizes(call, attrs, &shape)) return false;
     if (attrs->groups == 1) (void)ct__same_size(x, 1, w, 0);
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, false);
 }
 // --------------------------------------------------------------------------- transposed, with strides
 
@@ -657,7 +657,7 @@ static bool conv_transpose_body(ct_rule *r) {
         beyond[i] += attrs->output.n ? conv_max_remainder(&v) : attrs->output_padding.v[i];
     }
     ct_tensor y = conv_transpose_any(r->in[0], r->in[1], &g, &(positions){counts, beyond});
-    return ct__body_is(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
+    return ct__set_body(r, attrs->present ? conv_add_bias(y, r->in[2], g.n) : y);
 }
 static bool conv_transpose_vjp(ct_rule *r) {
     const conv_transpose_attrs *attrs = r->attrs;
@@ -730,7 +730,7 @@ static bool conv_weight_grad_infer(ct_call *call) {
         ct__shape_add(&shape, v.size);
     }
     (void)ct__same_size(x, 0, y, 0);
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, false);
 }
 static bool conv_weight_grad_body(ct_rule *r) {
     const conv_weight_grad_attrs *attrs = r->attrs;
@@ -739,7 +739,7 @@ static bool conv_weight_grad_body(ct_rule *r) {
     int64_t counts[MAX_SPATIAL];
     conv_spatial_sizes(y, 2, g.n, counts);
     ct_tensor windows = conv_window_view(r->in[0], &g, attrs->size.v, counts, false);
-    return ct__body_is(r, conv_correlate_weights(windows, r->in[1], &g));
+    return ct__set_body(r, conv_correlate_weights(windows, r->in[1], &g));
 }
 static bool conv_weight_grad_vjp(ct_rule *r) {
     const conv_weight_grad_attrs *attrs = r->attrs;

@@ -21,11 +21,11 @@ static bool transfer_infer(ct_call *call) {
 static double transfer_f64(const double *x) { return x[0]; }
 static int64_t transfer_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool transfer_jvp(ct_rule *r) {
-    return ct__tangent_is(r, ct__transfer(r->t_in[0], transfer_device(r), CT_NOWHERE));
+    return ct__set_tangent(r, ct__transfer(r->t_in[0], transfer_device(r), CT_NOWHERE));
 }
 static bool transfer_transpose(ct_rule *r) { // back to the device of x
-    return ct__cotangent_is(r,
-                            ct__transfer(r->c_out[0], ct__type_of(r->in[0])->device, CT_NOWHERE));
+    return ct__set_cotangent(r,
+                             ct__transfer(r->c_out[0], ct__type_of(r->in[0])->device, CT_NOWHERE));
 }
 static ct_kval transfer_emit(const ct_elem *e) { return e->x[0]; }
 const ct_opdef ct__op_transfer = {

@@ -28,7 +28,7 @@ static double add_f64(const double *x) { return x[0] + x[1]; }
 static int64_t add_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)((uint64_t)x[0] + (uint64_t)x[1]);
 }
-static bool add_jvp(ct_rule *r) { return ct__tangent_is(r, ct__add_zero(r->t_in[0], r->t_in[1])); }
+static bool add_jvp(ct_rule *r) { return ct__set_tangent(r, ct__add_zero(r->t_in[0], r->t_in[1])); }
 static bool add_transpose(ct_rule *r) {
     for (int i = 0; i < 2; i++)
         if (r->linear[i]) r->c_in[i] = r->c_out[0];
@@ -79,7 +79,7 @@ static double neg_f64(const double *x) { return -x[0]; }
 static int64_t neg_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)(0 - (uint64_t)x[0]);
 }
-static bool neg_transpose(ct_rule *r) { return ct__cotangent_is(r, ct_neg(r->c_out[0])); }
+static bool neg_transpose(ct_rule *r) { return ct__set_cotangent(r, ct_neg(r->c_out[0])); }
 const ct_opdef ct__op_neg = {
     UNARY(NEG, neg, NEG),
     .jvp = ct__jvp_same,
@@ -99,8 +99,8 @@ static int64_t mul_i64(const int64_t *x, ct_dtype d) {
     return (void)d, (int64_t)((uint64_t)x[0] * (uint64_t)x[1]);
 }
 static bool mul_jvp(ct_rule *r) {
-    return ct__tangent_is(r, ct__add_zero(elementwise_times(r->t_in[0], r->in[1]),
-                                          elementwise_times(r->t_in[1], r->in[0])));
+    return ct__set_tangent(r, ct__add_zero(elementwise_times(r->t_in[0], r->in[1]),
+                                           elementwise_times(r->t_in[1], r->in[0])));
 }
 static bool mul_transpose(ct_rule *r) { // linear in one operand at a time: the other is a factor
     if (r->linear[0])
@@ -133,9 +133,11 @@ static bool div_jvp(ct_rule *r) { // (a / b)' = (a' - (a / b) b') / b
         t = elementwise_negate(t);
     else
         t = ct__is_none(t) ? r->t_in[0] : ct_sub(r->t_in[0], t);
-    return ct__tangent_is(r, ct_div(t, r->in[1]));
+    return ct__set_tangent(r, ct_div(t, r->in[1]));
 }
-static bool div_transpose(ct_rule *r) { return ct__cotangent_is(r, ct_div(r->c_out[0], r->in[1])); }
+static bool div_transpose(ct_rule *r) {
+    return ct__set_cotangent(r, ct_div(r->c_out[0], r->in[1]));
+}
 const ct_opdef ct__op_div = {
     BINARY(DIV, div, DIV, div_jvp),
     .doc = "a / b. Integers: towards zero, and 0 where b is 0.",
@@ -158,7 +160,7 @@ static int64_t mod_i64(const int64_t *x, ct_dtype d) {
 static bool mod_jvp(ct_rule *r) { // a - trunc(a / b) b
     ct_tensor quotient = ct_div(r->in[0], r->in[1]);
     ct_tensor whole = ct_select(ct_less(quotient, ct_f(0)), ct_ceil(quotient), ct_floor(quotient));
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct__add_zero(r->t_in[0], elementwise_negate(elementwise_times(r->t_in[1], whole))));
 }
 const ct_opdef ct__op_mod = {
@@ -187,7 +189,7 @@ static bool abs_infer(ct_call *call) {
 static bool complex_abs_jvp(ct_rule *r) { // the real part of conj(x) x' / |x|
     ct_tensor none = ct_equal(r->out[0], ct_f(0));
     ct_tensor real_product = ct_real(ct_mul(r->t_in[0], ct_conj(r->in[0])));
-    return ct__tangent_is(r, ct_div(real_product, ct_select(none, ct_f(1), r->out[0])));
+    return ct__set_tangent(r, ct_div(real_product, ct_select(none, ct_f(1), r->out[0])));
 }
 static bool abs_jvp(ct_rule *r) { // the derivative at 0 is 0
     if (ct__is_complex((ct_dtype)ct__type_of(r->in[0])->dtype)) return complex_abs_jvp(r);
@@ -222,7 +224,7 @@ static bool minmax_jvp(ct_rule *r) {
         t[i] = ct__is_none(given) ? given
                                   : ct_select(chosen, elementwise_times(given, share), ct_f(0));
     }
-    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
+    return ct__set_tangent(r, ct__add_zero(t[0], t[1]));
 }
 static double maximum_f64(const double *x) { return ct__max_f64(x[0], x[1]); }
 static int64_t maximum_i64(const int64_t *x, ct_dtype d) {
@@ -280,7 +282,7 @@ const ct_opdef ct__op_round = {
 
 static double sqrt_f64(const double *x) { return sqrt(x[0]); }
 static bool sqrt_jvp(ct_rule *r) {
-    return ct__tangent_is(r, ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]));
+    return ct__set_tangent(r, ct_div(ct_mul(r->t_in[0], ct_f(0.5)), r->out[0]));
 }
 const ct_opdef ct__op_sqrt = {
     UNARY(SQRT, sqrt, SQRT),
@@ -314,7 +316,7 @@ const ct_opdef ct__op_exp2 = {
 };
 
 static double log_f64(const double *x) { return log(x[0]); }
-static bool log_jvp(ct_rule *r) { return ct__tangent_is(r, ct_div(r->t_in[0], r->in[0])); }
+static bool log_jvp(ct_rule *r) { return ct__set_tangent(r, ct_div(r->t_in[0], r->in[0])); }
 const ct_opdef ct__op_log = {
     MATH(LOG, log),
     .doc = "The natural logarithm of x; -infinity at 0, NaN below.",
@@ -340,7 +342,7 @@ const ct_opdef ct__op_expm1 = {
 
 static double log1p_f64(const double *x) { return log1p(x[0]); }
 static bool log1p_jvp(ct_rule *r) {
-    return ct__tangent_is(r, ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1))));
+    return ct__set_tangent(r, ct_div(r->t_in[0], ct_add(r->in[0], ct_f(1))));
 }
 const ct_opdef ct__op_log1p = {
     MATH(LOG1P, log1p),
@@ -471,7 +473,7 @@ static bool atan2_jvp(ct_rule *r) { // (y' x - x' y) / (x x + y y)
     ct_tensor t = ct__add_zero(elementwise_times(r->t_in[0], x),
                                elementwise_negate(elementwise_times(r->t_in[1], y)));
     ct_tensor by = ct_add(ct_mul(x, x), ct_mul(y, y)), zero = ct_f(0);
-    return ct__tangent_is(r, ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by))); // 0 at (0, 0)
+    return ct__set_tangent(r, ct_div(t, ct_select(ct_equal(by, zero), ct_f(1), by))); // 0 at (0, 0)
 }
 const ct_opdef ct__op_atan2 = {
     CT_OP(ATAN2, atan2, elementwise, 2, 1),

@@ -198,13 +198,13 @@ static bool fft_body(ct_rule *r) {
                         "out of memory while recording"),
                false;
     if (attrs->inverse) x = ct_mul(x, ct_scalar(1 / count, ct__part(t.dtype)));
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 // The matrix of a transform is its own transpose.
 static bool fft_transpose(ct_rule *r) {
     const fft_attrs *attrs = r->attrs;
     ct_tensor c = ct_fft(r->c_out[0], .axes = attrs->axes, .inverse = attrs->inverse);
-    return ct__cotangent_is(r, ct__cotangent_like(c, (ct_dtype)ct__type_of(r->in[0])->dtype));
+    return ct__set_cotangent(r, ct__cotangent_like(c, (ct_dtype)ct__type_of(r->in[0])->dtype));
 }
 const ct_opdef ct__op_fft = {
     CT_COMPOSED(FFT, fft, 1, 1),

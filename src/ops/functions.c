@@ -5,21 +5,21 @@
 
 // ------------------------------------------------------------------------------------------ powers
 
-static bool square_body(ct_rule *r) { return ct__body_is(r, ct_mul(r->in[0], r->in[0])); }
+static bool square_body(ct_rule *r) { return ct__set_body(r, ct_mul(r->in[0], r->in[0])); }
 const ct_opdef ct__op_square = {
     FUNCTION(SQUARE, square, 1),
     .doc = "x * x.",
     .accepts = CT_NUMBERS | CT_COMPLEX,
 };
 
-static bool reciprocal_body(ct_rule *r) { return ct__body_is(r, ct_div(ct_f(1), r->in[0])); }
+static bool reciprocal_body(ct_rule *r) { return ct__set_body(r, ct_div(ct_f(1), r->in[0])); }
 const ct_opdef ct__op_reciprocal = {
     FUNCTION(RECIPROCAL, reciprocal, 1), .doc = "1 / x.",
     .accepts = CT_FLOATS | CT_COMPLEX,   .onnx = "Reciprocal",
     .samples = {.lo = 0.5, .hi = 3},     .autocast = CT_CAST_F32,
 };
 
-static bool rsqrt_body(ct_rule *r) { return ct__body_is(r, ct_div(ct_f(1), ct_sqrt(r->in[0]))); }
+static bool rsqrt_body(ct_rule *r) { return ct__set_body(r, ct_div(ct_f(1), ct_sqrt(r->in[0]))); }
 const ct_opdef ct__op_rsqrt = {
     FUNCTION(RSQRT, rsqrt, 1),
     .doc = "1 / sqrt(x).",
@@ -115,7 +115,7 @@ static bool complex_pow_body(ct_rule *r, ct_dtype dtype) {
     ct_tensor x = ct_cast(r->in[0], CT_C128), y = ct_cast(r->in[1], CT_C128), zero = ct_f(0);
     ct_tensor value = ct_exp(ct_mul(y, ct_log(x)));
     ct_tensor of_zero = ct_select(ct_equal(y, zero), ct_f(1), zero);
-    return ct__body_is(r, ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype));
+    return ct__set_body(r, ct_cast(ct_select(ct_equal(x, zero), of_zero, value), dtype));
 }
 // The product of the powers x^1, x^2, x^4, ... for which y has a bit, modulo the dtype's range. For a
 // negative y this is correct for 1 and -1.
@@ -128,7 +128,7 @@ static bool whole_pow_body(ct_rule *r, ct_dtype dtype) {
         power = ct_mul(power, power);
     }
     ct_tensor small = ct_and(ct_less(y, zero), ct_not_equal(ct_abs(x), one));
-    return ct__body_is(r, ct_select(small, zero, product));
+    return ct__set_body(r, ct_select(small, zero, product));
 }
 static bool pow_body(ct_rule *r) {
     ct_dtype dtype = r->node->out->dtype;
@@ -151,7 +151,7 @@ static bool pow_body(ct_rule *r) {
     value = ct_select(lost, ct_f(NAN), value);
     ct_tensor plain = ct_or(ct_equal(y, zero), ct_equal(x, one));
     ct_tensor turning = ct_and(ct_equal(size, one), ct_equal(ct_abs(y), ct_f(INFINITY)));
-    return ct__body_is(r, ct_select(ct_or(plain, turning), one, value));
+    return ct__set_body(r, ct_select(ct_or(plain, turning), one, value));
 }
 static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
     ct_tensor x = r->in[0], y = r->in[1], zero = ct_f(0), t[2] = {CT_NONE, CT_NONE};
@@ -167,7 +167,7 @@ static bool pow_jvp(ct_rule *r) { // y x^(y - 1) x' + x^y log(x) y'
         ct_tensor log = ct_select(none, zero, ct_log(base));
         t[1] = ct_mul(r->t_in[1], ct_mul(r->out[0], log));
     }
-    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
+    return ct__set_tangent(r, ct__add_zero(t[0], t[1]));
 }
 const ct_opdef ct__op_pow = {
     FUNCTION_WITH_JVP(POW, pow, 2),
@@ -186,7 +186,7 @@ const ct_opdef ct__op_pow = {
 
 static bool sign_body(ct_rule *r) { // 0, -0 and NaN are unchanged
     ct_tensor x = r->in[0], zero = ct_i(0);
-    return ct__body_is(
+    return ct__set_body(
         r, ct_select(ct_less(x, zero), ct_i(-1), ct_select(ct_greater(x, zero), ct_i(1), x)));
 }
 const ct_opdef ct__op_sign = {
@@ -202,7 +202,7 @@ const ct_opdef ct__op_sign = {
 };
 
 static bool clamp_body(ct_rule *r) {
-    return ct__body_is(r, ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]));
+    return ct__set_body(r, ct_minimum(ct_maximum(r->in[0], r->in[1]), r->in[2]));
 }
 // At both limits x has the gradient; if low is above high, high has it.
 static bool clamp_jvp(ct_rule *r) {
@@ -228,7 +228,7 @@ const ct_opdef ct__op_clamp = {
     .samples = {.kinks = true},
 };
 
-static bool is_nan_body(ct_rule *r) { return ct__body_is(r, ct_not_equal(r->in[0], r->in[0])); }
+static bool is_nan_body(ct_rule *r) { return ct__set_body(r, ct_not_equal(r->in[0], r->in[0])); }
 const ct_opdef ct__op_is_nan = {
     PREDICATE(IS_NAN, is_nan, 1),
     .doc = "Where x is NaN (of complex numbers a part of it), as bool.",
@@ -240,8 +240,8 @@ static bool functions_has_infinity(const ct_rule *r) {
 }
 static bool is_inf_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    return ct__body_is(r, functions_has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY))
-                                                    : ct_not_equal(x, x));
+    return ct__set_body(r, functions_has_infinity(r) ? ct_equal(ct_abs(x), ct_f(INFINITY))
+                                                     : ct_not_equal(x, x));
 }
 const ct_opdef ct__op_is_inf = {
     PREDICATE(IS_INF, is_inf, 1),
@@ -252,8 +252,8 @@ const ct_opdef ct__op_is_inf = {
 };
 static bool is_finite_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    return ct__body_is(r, functions_has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY))
-                                                    : ct_equal(x, x));
+    return ct__set_body(r, functions_has_infinity(r) ? ct_less(ct_abs(x), ct_f(INFINITY))
+                                                     : ct_equal(x, x));
 }
 const ct_opdef ct__op_is_finite = {
     PREDICATE(IS_FINITE, is_finite, 1),
@@ -266,7 +266,7 @@ const ct_opdef ct__op_is_finite = {
 // ------------------------------------------------------------------------------------- activations
 
 static bool relu_body(ct_rule *r) { // not maximum: the derivative at 0 is 0, and NaN stays
-    return ct__body_is(r, ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]));
+    return ct__set_body(r, ct_select(ct_less_equal(r->in[0], ct_i(0)), ct_i(0), r->in[0]));
 }
 const ct_opdef ct__op_relu = {
     FUNCTION(RELU, relu, 1),    .doc = "x where it is positive, else 0; its slope at 0 is 0.",
@@ -276,11 +276,11 @@ const ct_opdef ct__op_relu = {
 
 static bool sigmoid_body(ct_rule *r) {
     ct_tensor one = ct_f(1);
-    return ct__body_is(r, ct_div(one, ct_add(one, ct_exp(ct_neg(r->in[0])))));
+    return ct__set_body(r, ct_div(one, ct_add(one, ct_exp(ct_neg(r->in[0])))));
 }
 static bool sigmoid_jvp(ct_rule *r) {
     ct_tensor slope = ct_mul(r->out[0], ct_sub(ct_f(1), r->out[0]));
-    return ct__tangent_is(r, ct_mul(r->t_in[0], slope));
+    return ct__set_tangent(r, ct_mul(r->t_in[0], slope));
 }
 const ct_opdef ct__op_sigmoid = {
     FUNCTION_WITH_JVP(SIGMOID, sigmoid, 1),
@@ -291,7 +291,9 @@ const ct_opdef ct__op_sigmoid = {
     .samples = {.ulp = 4},
 };
 
-static bool silu_body(ct_rule *r) { return ct__body_is(r, ct_mul(r->in[0], ct_sigmoid(r->in[0]))); }
+static bool silu_body(ct_rule *r) {
+    return ct__set_body(r, ct_mul(r->in[0], ct_sigmoid(r->in[0])));
+}
 const ct_opdef ct__op_silu = {
     FUNCTION(SILU, silu, 1),
     .doc = "x * sigmoid(x).",
@@ -303,10 +305,10 @@ const ct_opdef ct__op_silu = {
 static bool softplus_body(ct_rule *r) {
     ct_tensor x = r->in[0];
     ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(x))));
-    return ct__body_is(r, ct_add(ct_relu(x), tail));
+    return ct__set_body(r, ct_add(ct_relu(x), tail));
 }
 static bool softplus_jvp(ct_rule *r) { // the body has kinks at 0 that cancel
-    return ct__tangent_is(r, ct_mul(r->t_in[0], ct_sigmoid(r->in[0])));
+    return ct__set_tangent(r, ct_mul(r->t_in[0], ct_sigmoid(r->in[0])));
 }
 const ct_opdef ct__op_softplus = {
     FUNCTION_WITH_JVP(SOFTPLUS, softplus, 1),
@@ -318,7 +320,7 @@ const ct_opdef ct__op_softplus = {
 };
 
 static bool log_sigmoid_body(ct_rule *r) {
-    return ct__body_is(r, ct_neg(ct_softplus(ct_neg(r->in[0]))));
+    return ct__set_body(r, ct_neg(ct_softplus(ct_neg(r->in[0]))));
 }
 const ct_opdef ct__op_log_sigmoid = {
     FUNCTION(LOG_SIGMOID, log_sigmoid, 1),
@@ -332,7 +334,7 @@ CT_ATTRS(leaky_relu, LEAKY_RELU_ATTRS);
 static bool leaky_relu_body(ct_rule *r) {
     ct_num slope = ((const leaky_relu_attrs *)r->attrs)->slope;
     ct_tensor x = r->in[0], low = ct_mul(x, rule_constant(ct__num_or(slope, 0.01), r));
-    return ct__body_is(r, ct_select(ct_greater(x, ct_f(0)), x, low));
+    return ct__set_body(r, ct_select(ct_greater(x, ct_f(0)), x, low));
 }
 const ct_opdef ct__op_leaky_relu = {
     FUNCTION(LEAKY_RELU, leaky_relu, 1),
@@ -357,7 +359,7 @@ static ct_tensor gelu_gate(ct_tensor x, ct_tensor square, const ct_rule *r) {
 }
 static bool gelu_body(ct_rule *r) {
     ct_tensor x = r->in[0];
-    return ct__body_is(r, ct_mul(x, gelu_gate(x, ct_mul(x, x), r)));
+    return ct__set_body(r, ct_mul(x, gelu_gate(x, ct_mul(x, x), r)));
 }
 // With the gate g: g + x g', where g' is the bell curve, or 2 y' g (1 - g), which is finite also where exp is
 // infinite.
@@ -371,7 +373,7 @@ static bool gelu_jvp(ct_rule *r) {
         ct_tensor steep = ct_mul(x, ct_add(cubic, rule_constant(2 * 0.79788456080286536, r)));
         slope = ct_mul(gate, ct_add(ct_mul(steep, ct_sub(ct_f(1), gate)), ct_f(1)));
     }
-    return ct__tangent_is(r, ct_mul(r->t_in[0], slope));
+    return ct__set_tangent(r, ct_mul(r->t_in[0], slope));
 }
 const ct_opdef ct__op_gelu = {
     FUNCTION_WITH_JVP(GELU, gelu, 1),
@@ -409,12 +411,12 @@ static bool erfinv_body(ct_rule *r) {
         y = ct_sub(y, ct_div(ct_sub(ct_erf(y), x), slope));
     }
     ct_tensor edge = ct_equal(ct_abs(x), ct_f(1));
-    return ct__body_is(r, ct_select(edge, ct_mul(x, ct_f(INFINITY)), y));
+    return ct__set_body(r, ct_select(edge, ct_mul(x, ct_f(INFINITY)), y));
 }
 static bool erfinv_jvp(ct_rule *r) { // sqrt(pi) / 2 exp(y y)
     ct_tensor bell = ct_exp(ct_mul(r->out[0], r->out[0]));
-    return ct__tangent_is(r,
-                          ct_mul(r->t_in[0], ct_mul(bell, rule_constant(0.88622692545275801, r))));
+    return ct__set_tangent(r,
+                           ct_mul(r->t_in[0], ct_mul(bell, rule_constant(0.88622692545275801, r))));
 }
 const ct_opdef ct__op_erfinv = {
     FUNCTION_WITH_JVP(ERFINV, erfinv, 1),
@@ -442,12 +444,12 @@ static bool one_hot_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < in->rank; a++) ct__shape_add_axis(&shape, in, a);
     ct__shape_add(&shape, attrs->n);
-    return ct__out_is(call, &shape, attrs->dtype, false);
+    return ct__set_out(call, &shape, attrs->dtype, false);
 }
 static bool one_hot_body(ct_rule *r) {
     const one_hot_attrs *attrs = r->attrs;
     ct_tensor classes = ct_iota(CT_I32, ((ct_ints){1, &attrs->n}), 0);
-    return ct__body_is(r, ct_cast(ct_equal(ct__add_last(r->in[0]), classes), attrs->dtype));
+    return ct__set_body(r, ct_cast(ct_equal(ct__add_last(r->in[0]), classes), attrs->dtype));
 }
 const ct_opdef ct__op_one_hot = {
     CT_COMPOSED(ONE_HOT, one_hot, 1, 1),

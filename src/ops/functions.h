@@ -27,11 +27,11 @@ static inline ct_tensor rule_constant(double value, const ct_rule *r) {
 }
 // The tangent of a function of one operand is its derivative times the operand's tangent.
 static inline bool ct__jvp_times(ct_rule *r, ct_tensor factor) {
-    return ct__tangent_is(r, ct_mul(r->t_in[0], factor));
+    return ct__set_tangent(r, ct_mul(r->t_in[0], factor));
 }
 // The tangent is the operand's tangent divided by the reciprocal of the derivative.
 static inline bool ct__jvp_divided(ct_rule *r, ct_tensor divisor) {
-    return ct__tangent_is(r, ct_div(r->t_in[0], divisor));
+    return ct__set_tangent(r, ct_div(r->t_in[0], divisor));
 }
 // The integer dtype of a float's size, and the layout of the float in it.
 typedef struct ct_float_bits {

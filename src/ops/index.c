@@ -91,7 +91,7 @@ static bool dynamic_slice_infer(ct_call *call) {
                    ct__call_hint(call, "sizes along it are 0 to %lld", (long long)in->dim[a]);
         ct__shape_set(&shape, (int)a, attrs->sizes.v[i]);
     }
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 static bool dynamic_slice_eval(const ct_ref *ref) {
     const dynamic_slice_attrs *attrs = ref->attrs;
@@ -116,12 +116,12 @@ static bool dynamic_slice_map(ct_map *map) {
 }
 static bool dynamic_slice_jvp(ct_rule *r) {
     const ct_tensor in[2] = {r->t_in[0], r->in[1]};
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct__is_none(in[0]) ? CT_NONE : ct__record(r->node->op, r->attrs, in, 2, r->node->here));
 }
 static bool dynamic_slice_transpose(ct_rule *r) {
     const dynamic_slice_attrs *attrs = r->attrs;
-    return ct__cotangent_is(
+    return ct__set_cotangent(
         r, ct_dynamic_update(ct__zeros_like(r->in[0]), r->c_out[0], r->in[1], .axes = attrs->axes));
 }
 // ------------------------------------------- batching rules for windows with a start per element
@@ -224,7 +224,7 @@ static bool dynamic_update_map(ct_map *map) {
 static bool dynamic_update_jvp(ct_rule *r) {
     const ct_tensor in[3] = {ct__or_zeros(r->t_in[0], r->in[0]), ct__or_zeros(r->t_in[1], r->in[1]),
                              r->in[2]};
-    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, in, 3, r->node->here));
+    return ct__set_tangent(r, ct__record(r->node->op, r->attrs, in, 3, r->node->here));
 }
 static bool dynamic_update_transpose(ct_rule *r) {
     const dynamic_update_attrs *attrs = r->attrs;
@@ -322,7 +322,7 @@ static bool gather_infer(ct_call *call) {
     gather_attrs *attrs = call->attrs;
     ct_shape shape = {0};
     if (!ct__picked_shape(call, &attrs->axis, attrs->batch_dims, &shape)) return false;
-    return ct__out_is(call, &shape, call->in[0]->dtype, call->in[0]->weak);
+    return ct__set_out(call, &shape, call->in[0]->dtype, call->in[0]->weak);
 }
 static bool gather_eval(const ct_ref *ref) {
     const gather_attrs *attrs = ref->attrs;
@@ -369,9 +369,9 @@ static bool gather_jvp(ct_rule *r) {
 }
 static bool gather_transpose(ct_rule *r) {
     const gather_attrs *attrs = r->attrs;
-    return ct__cotangent_is(r,
-                            ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->c_out[0],
-                                           .axis = attrs->axis, .batch_dims = attrs->batch_dims));
+    return ct__set_cotangent(r,
+                             ct_scatter_add(ct__zeros_like(r->in[0]), r->in[1], r->c_out[0],
+                                            .axis = attrs->axis, .batch_dims = attrs->batch_dims));
 }
 const ct_opdef ct__op_gather = {
     CT_OP(GATHER, gather, gather, 2, 1),

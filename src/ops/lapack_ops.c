@@ -77,7 +77,7 @@ static bool cholesky_jvp(ct_rule *r) {
     ct_tensor both = ct_triangular_solve(l, ct__adjoint(left)); // symmetric
     ct_tensor lower = ct_add(ct__lower_part(both, 1), ct__lower_part(both, 0));
     ct_tensor t = ct_matmul(l, ct_mul(lower, half));
-    return ct__tangent_is(r, upper ? ct__adjoint(t) : t);
+    return ct__set_tangent(r, upper ? ct__adjoint(t) : t);
 }
 const ct_opdef ct__op_cholesky = {
     LAPACK_OP(CHOLESKY, cholesky, 1, 1),
@@ -182,7 +182,7 @@ static bool triangular_solve_jvp(ct_rule *r) {
         a = ct__apply_transpose(a, attrs->transpose);
         b = ct__add_zero(b, ct_neg(ct_matmul(a, r->out[0])));
     }
-    return ct__tangent_is(r, triangular_solve_with(attrs, r->in[0], b));
+    return ct__set_tangent(r, triangular_solve_with(attrs, r->in[0], b));
 }
 // x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool triangular_solve_transpose(ct_rule *r) {
@@ -256,7 +256,7 @@ static bool lu_jvp(ct_rule *r) {
     ct_tensor a = ct_gather(r->t_in[0], order, .axis = -2, .batch_dims = type->rank - 2);
     ct_tensor w = ct_triangular_solve(l, a, .unit = true);
     w = ct__swap_last(ct_triangular_solve(u, ct__swap_last(w), .upper = true, .transpose = 1));
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct_add(ct_matmul(l, ct__lower_part(w, 1)), ct_matmul(ct__upper_part(w, 0), u)));
 }
 const ct_opdef ct__op_lu = {
@@ -315,8 +315,8 @@ static bool lu_solve_jvp(ct_rule *r) { // ct_solve, which makes these factors, h
     if (!ct__is_none(r->t_in[0]))
         return ct__refuse(ct__ctx(), CT_E_INTERNAL, r->node->here, "lu_solve",
                           "its factors have a tangent");
-    return ct__tangent_is(r, ct__lu_solve(r->in[0], r->in[1], r->t_in[2],
-                                          ((const lu_solve_attrs *)r->attrs)->transpose));
+    return ct__set_tangent(r, ct__lu_solve(r->in[0], r->in[1], r->t_in[2],
+                                           ((const lu_solve_attrs *)r->attrs)->transpose));
 }
 static bool lu_solve_transpose(ct_rule *r) {
     const int64_t transpose = ((const lu_solve_attrs *)r->attrs)->transpose;
@@ -533,7 +533,7 @@ static bool eigh_jvp(ct_rule *r) {
 static bool eigvalsh_jvp(ct_rule *r) {
     ct_tensor v = ct_eigh(r->in[0], .upper = ((const eigvalsh_attrs *)r->attrs)->upper).vectors;
     ct_tensor inside = ct_matmul(ct_matmul(ct__adjoint(v), eigh_symmetric_tangent(r->t_in[0])), v);
-    return ct__tangent_is(r, ct__real_of(ct__diagonal_of(inside)));
+    return ct__set_tangent(r, ct__real_of(ct__diagonal_of(inside)));
 }
 const ct_opdef ct__op_eigh = {
     LAPACK_OP(EIGH, eigh, 1, 2),
@@ -692,7 +692,7 @@ static bool svd_jvp(ct_rule *r) {
 static bool svdvals_jvp(ct_rule *r) {
     ct_svd_out f = ct_svd(r->in[0]);
     ct_tensor d = ct_matmul(ct_matmul(ct__adjoint(f.u), r->t_in[0]), ct__adjoint(f.vh));
-    return ct__tangent_is(r, ct__real_of(ct__diagonal_of(d)));
+    return ct__set_tangent(r, ct__real_of(ct__diagonal_of(d)));
 }
 const ct_opdef ct__op_svd = {
     LAPACK_OP(SVD, svd, 1, 3),
@@ -822,7 +822,7 @@ static bool eig_jvp(ct_rule *r) {
     return true;
 }
 static bool eigvals_jvp(ct_rule *r) {
-    return ct__tangent_is(r, ct__diagonal_of(eig_in_basis(ct_eig(r->in[0]).vectors, r->t_in[0])));
+    return ct__set_tangent(r, ct__diagonal_of(eig_in_basis(ct_eig(r->in[0]).vectors, r->t_in[0])));
 }
 const ct_opdef ct__op_eig = {
     LAPACK_OP(EIG, eig, 1, 2),

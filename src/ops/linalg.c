@@ -47,8 +47,8 @@ static bool solve_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(ct__to(
         r->in[0],
         dtype)); // a matrix that is solved with twice is factorised once (common subexpressions)
-    return ct__body_is(r, ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
-                                       ((const solve_attrs *)r->attrs)->transpose));
+    return ct__set_body(r, ct__lu_solve(lu.factors, lu.pivots, ct__to(r->in[1], dtype),
+                                        ((const solve_attrs *)r->attrs)->transpose));
 }
 // a x = b gives a x' = b' - a' x, where a and a' are transposed if the attribute says so.
 static bool solve_jvp(ct_rule *r) {
@@ -57,7 +57,7 @@ static bool solve_jvp(ct_rule *r) {
     if (!ct__is_none(r->t_in[0]))
         b = ct__add_zero(b,
                          ct_neg(ct_matmul(ct__apply_transpose(r->t_in[0], transpose), r->out[0])));
-    return ct__tangent_is(r, ct_solve(r->in[0], b, .transpose = transpose));
+    return ct__set_tangent(r, ct_solve(r->in[0], b, .transpose = transpose));
 }
 // x = inv(a) b, so the cotangent of b is inv(a)^T c.
 static bool solve_transpose(ct_rule *r) {
@@ -87,10 +87,10 @@ static bool inv_infer(ct_call *call) {
     return true;
 }
 static bool inv_body(ct_rule *r) {
-    return ct__body_is(r, ct_solve(r->in[0], ct__identity(r->in[0])));
+    return ct__set_body(r, ct_solve(r->in[0], ct__identity(r->in[0])));
 }
 static bool inv_jvp(ct_rule *r) { // -inv(x) x' inv(x)
-    return ct__tangent_is(r, ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0])));
+    return ct__set_tangent(r, ct_neg(ct_matmul(ct_matmul(r->out[0], r->t_in[0]), r->out[0])));
 }
 const ct_opdef ct__op_inv = {
     LINALG_OP(INV, inv, 1, 1),
@@ -127,7 +127,7 @@ static bool det_infer(ct_call *call) {
 static bool det_body(ct_rule *r) {
     ct_lu_out lu = ct_lu(r->in[0]);
     ct_tensor diagonal = ct__diagonal_of(lu.factors);
-    return ct__body_is(r, ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal)));
+    return ct__set_body(r, ct_mul(linalg_prod_last(diagonal), linalg_parity(lu.pivots, diagonal)));
 }
 // The factors of x, with a small number in place of each pivot that is 0, so that they have inverses.
 typedef struct {
@@ -173,7 +173,7 @@ static bool det_jvp(ct_rule *r) { // det(x) trace(inv(x) x')
     const int64_t last = ct__type_of(d.zero)->rank - 1;
     ct_tensor singular = ct_any(d.zero, .axes = {1, &last}); // (...)
     ct_tensor slope = ct_mul(ct_mul(linalg_prod_last(d.diagonal), d.parity), linalg_trace(d.step));
-    return ct__tangent_is(r, ct_select(singular, det_cofactors_times(r), slope));
+    return ct__set_tangent(r, ct_select(singular, det_cofactors_times(r), slope));
 }
 const ct_opdef ct__op_det = {
     LINALG_OP(DET, det, 1, 1),
@@ -259,7 +259,7 @@ static bool pinv_body(ct_rule *r) {
     ct_tensor keep = linalg_significant(f.s, r->in[0], ((const pinv_attrs *)r->attrs)->rtol);
     ct_tensor by = ct_div(ct__number_like(1, f.s), ct_select(keep, f.s, ct__number_like(1, f.s)));
     by = ct_select(keep, by, ct__number_like(0, f.s));
-    return ct__body_is(r, ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u)));
+    return ct__set_body(r, ct_matmul(ct__scale_columns(ct__adjoint(f.vh), by), ct__adjoint(f.u)));
 }
 // Golub and Pereyra's derivative: -P x' P + P P^H x'^H (I - x P) + (I - P x) x'^H P^H P.
 static bool pinv_jvp(ct_rule *r) {
@@ -268,7 +268,7 @@ static bool pinv_jvp(ct_rule *r) {
     ct_tensor left = ct_matmul(ct_matmul(p, ph), th), right = ct_matmul(ct_matmul(th, ph), p);
     left = ct_sub(left, ct_matmul(ct_matmul(left, x), p));
     right = ct_sub(right, ct_matmul(p, ct_matmul(x, right)));
-    return ct__tangent_is(r, ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p)));
+    return ct__set_tangent(r, ct_sub(ct_add(left, right), ct_matmul(ct_matmul(p, t), p)));
 }
 const ct_opdef ct__op_pinv = {
     LINALG_OP(PINV, pinv, 1, 1),
@@ -300,7 +300,7 @@ static bool lstsq_infer(ct_call *call) {
 static bool lstsq_body(ct_rule *r) {
     ct_num rtol = ((const lstsq_attrs *)r->attrs)->rtol;
     ct_tensor p = ct_pinv(r->in[0], .rtol = rtol);
-    return ct__body_is(
+    return ct__set_body(
         r, ct_matmul(ct__to(p, linalg_out_dtype(r, 0)), ct__to(r->in[1], linalg_out_dtype(r, 0))));
 }
 const ct_opdef ct__op_lstsq = {
@@ -320,7 +320,7 @@ static bool matrix_rank_infer(ct_call *call) {
 static bool matrix_rank_body(ct_rule *r) {
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor keep = linalg_significant(s, r->in[0], ((const matrix_rank_attrs *)r->attrs)->rtol);
-    return ct__body_is(r, linalg_sum_last(ct_cast(keep, CT_I64)));
+    return ct__set_body(r, linalg_sum_last(ct_cast(keep, CT_I64)));
 }
 const ct_opdef ct__op_matrix_rank = {
     LINALG_OP(MATRIX_RANK, matrix_rank, 1, 1),
@@ -347,7 +347,7 @@ static bool matrix_power_body(ct_rule *r) {
         ct_dims_buffer dims;
         all = ct_expand(ct__identity(power), ct__dims_of(power, &dims));
     }
-    return ct__body_is(r, all);
+    return ct__set_body(r, all);
 }
 const ct_opdef ct__op_matrix_power = {
     LINALG_OP(MATRIX_POWER, matrix_power, 1, 1),
@@ -425,7 +425,7 @@ static bool vector_norm_body(ct_rule *r) {
     ct_tensor scale = norm_scale(x, &a->axes, p), power = norm_abs(x, scale, p == 2);
     if (p != 2) power = norm_power(power, p);
     if (a->axes.n) power = ct_sum(power, .axes = a->axes, .keepdims = true);
-    return ct__body_is(r, ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out));
+    return ct__set_body(r, ct__of_type(ct_div(ct__root_or_zero(power, p), scale), r->node->out));
 }
 const ct_opdef ct__op_vector_norm = {
     LINALG_OP(VECTOR_NORM, vector_norm, 1, 1),
@@ -467,7 +467,7 @@ static ct_tensor matrix_norm(ct_tensor x, ct_num ord, bool nuclear) { // (...)
 }
 static bool matrix_norm_body(ct_rule *r) {
     const matrix_norm_attrs *a = r->attrs;
-    return ct__body_is(r, ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out));
+    return ct__set_body(r, ct__of_type(matrix_norm(r->in[0], a->ord, a->nuclear), r->node->out));
 }
 const ct_opdef ct__op_matrix_norm = {
     LINALG_OP(MATRIX_NORM, matrix_norm, 1, 1),
@@ -503,7 +503,7 @@ static bool matrix_cond_body(ct_rule *r) {
     }
     ct_tensor s = ct_svdvals(r->in[0]);
     ct_tensor largest = ct_max(s, .axes = {1, &last}), smallest = ct_min(s, .axes = {1, &last});
-    return ct__body_is(r, p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest));
+    return ct__set_body(r, p > 0 ? ct_div(largest, smallest) : ct_div(smallest, largest));
 }
 const ct_opdef ct__op_matrix_cond = {
     LINALG_OP(MATRIX_COND, matrix_cond, 1, 1),
@@ -558,7 +558,7 @@ static bool vecdot_infer(ct_call *call) {
 static bool vecdot_body(ct_rule *r) {
     ct_tensor a = ct__to(r->in[0], linalg_out_dtype(r, 0)),
               b = ct__to(r->in[1], linalg_out_dtype(r, 0));
-    return ct__body_is(r, linalg_sum_last(ct_mul(ct__conj_of(a), b)));
+    return ct__set_body(r, linalg_sum_last(ct_mul(ct__conj_of(a), b)));
 }
 const ct_opdef ct__op_vecdot = {
     MATRIX_OP(VECDOT, vecdot, 2, 1),
@@ -578,7 +578,7 @@ static bool outer_infer(ct_call *call) {
     return ct__matrix_out(call, 0, dtype, &batch, 2, sizes);
 }
 static bool outer_body(ct_rule *r) {
-    return ct__body_is(r, ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1]))));
+    return ct__set_body(r, ct_mul(ct__add_last(r->in[0]), ct__swap_last(ct__add_last(r->in[1]))));
 }
 const ct_opdef ct__op_outer = {
     MATRIX_OP(OUTER, outer, 2, 1),
@@ -602,8 +602,8 @@ static ct_tensor cross_rotate(ct_tensor x, int64_t by) {
 }
 static bool cross_body(ct_rule *r) {
     ct_tensor a = r->in[0], b = r->in[1];
-    return ct__body_is(r, ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
-                                 ct_mul(cross_rotate(a, 2), cross_rotate(b, 1))));
+    return ct__set_body(r, ct_sub(ct_mul(cross_rotate(a, 1), cross_rotate(b, 2)),
+                                  ct_mul(cross_rotate(a, 2), cross_rotate(b, 1))));
 }
 const ct_opdef ct__op_cross = {
     MATRIX_OP(CROSS, cross, 2, 1),
@@ -636,7 +636,7 @@ static ct_tensor kron_reshape(ct_tensor x, int second) {
 }
 static bool kron_body(ct_rule *r) {
     ct_tensor all = ct_mul(kron_reshape(r->in[0], 0), kron_reshape(r->in[1], 1));
-    return ct__body_is(r, ct__of_type(all, r->node->out));
+    return ct__set_body(r, ct__of_type(all, r->node->out));
 }
 const ct_opdef ct__op_kron = {
     MATRIX_OP(KRON, kron, 2, 1),
@@ -671,7 +671,7 @@ static ct_tensor linalg_diagonal(ct_tensor x, int64_t offset) {
     return ct__diagonal_of(x);
 }
 static bool diagonal_body(ct_rule *r) {
-    return ct__body_is(r, linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset));
+    return ct__set_body(r, linalg_diagonal(r->in[0], ((const diagonal_attrs *)r->attrs)->offset));
 }
 const ct_opdef ct__op_diagonal = {
     MATRIX_OP(DIAGONAL, diagonal, 1, 1),
@@ -686,8 +686,8 @@ static bool matrix_trace_infer(ct_call *call) {
            linalg_batch_type(call, 0, (ct_dtype)call->in[0]->dtype);
 }
 static bool matrix_trace_body(ct_rule *r) {
-    return ct__body_is(r, linalg_sum_last(linalg_diagonal(
-                              r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset)));
+    return ct__set_body(r, linalg_sum_last(linalg_diagonal(
+                               r->in[0], ((const matrix_trace_attrs *)r->attrs)->offset)));
 }
 const ct_opdef ct__op_matrix_trace = {
     MATRIX_OP(MATRIX_TRACE, matrix_trace, 1, 1),

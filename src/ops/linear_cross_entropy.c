@@ -307,7 +307,7 @@ static bool linear_cross_entropy_body(ct_rule *r) {
     ct_tensor rows = ct__output(sum_out, ROWS), none = ct__number_like(0, factors);
     if (!ct__is_none(weights))
         rows = ct_select(ct_equal(weights, none), none, ct_mul(rows, weights));
-    return ct__body_is(r, ct__of_type(rows, r->node->out));
+    return ct__set_body(r, ct__of_type(rows, r->node->out));
 }
 const ct_opdef ct__op_linear_cross_entropy = {
     CT_COMPOSED(LINEAR_CROSS_ENTROPY, linear_cross_entropy, -1, 1),

@@ -177,7 +177,7 @@ static double select_f64(const double *x) { return x[0] != 0 ? x[1] : x[2]; }
 static int64_t select_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0] ? x[1] : x[2]; }
 static bool select_jvp(ct_rule *r) {
     ct_tensor a = r->t_in[1], b = r->t_in[2], zero = ct_f(0);
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct_select(r->in[0], ct__is_none(a) ? zero : a, ct__is_none(b) ? zero : b));
 }
 static bool select_transpose(ct_rule *r) {
@@ -229,13 +229,13 @@ static double cast_f64(const double *x) { return x[0]; }
 static int64_t cast_i64(const int64_t *x, ct_dtype d) { return (void)d, x[0]; }
 static bool cast_jvp(ct_rule *r) {
     ct_dtype to = ((const cast_attrs *)r->attrs)->dtype;
-    return ct__tangent_is(r, ct__is_differentiable(to) &&
-                                     ct__is_differentiable((ct_dtype)ct__type_of(r->in[0])->dtype)
-                                 ? ct_cast(r->t_in[0], to)
-                                 : CT_NONE);
+    return ct__set_tangent(r, ct__is_differentiable(to) &&
+                                      ct__is_differentiable((ct_dtype)ct__type_of(r->in[0])->dtype)
+                                  ? ct_cast(r->t_in[0], to)
+                                  : CT_NONE);
 }
 static bool cast_transpose(ct_rule *r) {
-    return ct__cotangent_is(
+    return ct__set_cotangent(
         r, ct__cotangent_like(r->c_out[0], (ct_dtype)ct__type_of(r->in[0])->dtype));
 }
 static ct_kval cast_emit(const ct_elem *e) {

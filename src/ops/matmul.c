@@ -55,7 +55,7 @@ static bool matmul_infer(ct_call *call) {
     for (int i = 0; i < batch.rank; i++) ct__shape_add_axis(&shape, &batch, i);
     ct__shape_add_axis(&shape, a, a->rank - 2);
     ct__shape_add_axis(&shape, b, b->rank - 1);
-    return ct__out_is(call, &shape, dtype, false);
+    return ct__set_out(call, &shape, dtype, false);
 }
 
 static void matmul_axes(const ct_node *node, ct_contraction *to) {
@@ -70,7 +70,7 @@ static void matmul_axes(const ct_node *node, ct_contraction *to) {
 static bool matmul_jvp(ct_rule *r) {
     ct_tensor a = ct__is_none(r->t_in[0]) ? CT_NONE : ct_matmul(r->t_in[0], r->in[1]);
     ct_tensor b = ct__is_none(r->t_in[1]) ? CT_NONE : ct_matmul(r->in[0], r->t_in[1]);
-    return ct__tangent_is(r, ct__add_zero(a, b));
+    return ct__set_tangent(r, ct__add_zero(a, b));
 }
 
 // Reshapes (..., M, N) to (rows, N).

@@ -118,7 +118,7 @@ static bool reshape_map(ct_map *map) {
 }
 static bool reshape_transpose(ct_rule *r) {
     ct_dims_buffer dims;
-    return ct__cotangent_is(r, ct_reshape(r->c_out[0], ct__dims_of(r->in[0], &dims)));
+    return ct__set_cotangent(r, ct_reshape(r->c_out[0], ct__dims_of(r->in[0], &dims)));
 }
 const ct_opdef ct__op_reshape = {
     MOVEMENT(RESHAPE, reshape),
@@ -151,8 +151,8 @@ static bool control_dependency_map(ct_map *map) {
     return true;
 }
 // Tangents and cotangents are not ordered.
-static bool control_dependency_jvp(ct_rule *r) { return ct__tangent_is(r, r->t_in[0]); }
-static bool after_transpose(ct_rule *r) { return ct__cotangent_is(r, r->c_out[0]); }
+static bool control_dependency_jvp(ct_rule *r) { return ct__set_tangent(r, r->t_in[0]); }
+static bool after_transpose(ct_rule *r) { return ct__set_cotangent(r, r->c_out[0]); }
 static bool control_dependency_batch(ct_batching *b) {
     b->out_batched[0] = b->batched[0];
     return ct__batch_record(b, b->attrs, b->in);
@@ -201,7 +201,7 @@ static bool permute_infer(ct_call *call) {
         ct__shape_add_axis(&shape, in, a);
     }
     attrs->axes = (ct_ints){rank, own};
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 static bool permute_eval(const ct_ref *ref) {
     const permute_attrs *attrs = ref->attrs;
@@ -225,7 +225,7 @@ static bool permute_transpose(ct_rule *r) {
     const permute_attrs *attrs = r->attrs;
     int64_t back[CT_MAX_RANK];
     for (int64_t i = 0; i < attrs->axes.n; i++) back[attrs->axes.v[i]] = i;
-    return ct__cotangent_is(
+    return ct__set_cotangent(
         r, attrs->axes.n ? ct_permute(r->c_out[0], ((ct_ints){attrs->axes.n, back})) : r->c_out[0]);
 }
 static bool permute_unchanged(const ct_node *node) {
@@ -282,7 +282,7 @@ static bool expand_infer(ct_call *call) {
         ct__size_equal(ct__size_of(in, i), attrs->dims.v[n_new + i]);
         ct__shape_set(&shape, n_new + i, ct__size_of(in, i));
     }
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 static bool expand_eval(const ct_ref *ref) {
     int64_t n = ct__count(ref->out_type);
@@ -309,7 +309,7 @@ static bool expand_transpose(ct_rule *r) {
             axes[n++] = a;
     ct_dims_buffer dims;
     ct_tensor c = n ? ct_sum(r->c_out[0], .axes = {n, axes}) : r->c_out[0];
-    return ct__cotangent_is(r, ct_reshape(c, ct__dims_of(r->in[0], &dims)));
+    return ct__set_cotangent(r, ct_reshape(c, ct__dims_of(r->in[0], &dims)));
 }
 const ct_opdef ct__op_expand = {
     MOVEMENT(EXPAND, expand),

@@ -126,7 +126,7 @@ static bool group_norm_body(ct_rule *r) {
     norm_state n;
     norm_compute(&n, group_norm_reshape(r, r->in[0], &n), attrs->eps.value);
     ct_tensor normalised = ct__of_type(n.normalised, ct__type_of(r->in[0]));
-    return ct__body_is(r, norm_scale_and_shift(r, norm_affine_of(r, attrs->present), normalised));
+    return ct__set_body(r, norm_scale_and_shift(r, norm_affine_of(r, attrs->present), normalised));
 }
 // Sums x (N, C, ...) to (N, C).
 static ct_tensor group_norm_sum_to_images(ct_tensor x) {
@@ -166,7 +166,7 @@ static bool group_norm_vjp(ct_rule *r) {
     c = group_norm_reshape(r, c, &same);
     ct_tensor rest = ct_sub(c, group_norm_mean_of_sums(&n, sum_c, c));
     rest = ct_sub(rest, ct_mul(n.normalised, group_norm_mean_of_sums(&n, sum_c_x, c)));
-    return ct__cotangent_is(r, ct__of_type(ct_mul(rest, n.inv_std), type));
+    return ct__set_cotangent(r, ct__of_type(ct_mul(rest, n.inv_std), type));
 }
 // If only x is batched, the batch is more images. Batched weights are left to the body.
 static bool group_norm_batch(ct_batching *b) {
@@ -206,7 +206,7 @@ static bool instance_norm_body(ct_rule *r) {
     const instance_norm_attrs *attrs = r->attrs;
     group_norm_attrs group = {ct__type_of(r->in[0])->dim[1], attrs->eps, attrs->present};
     if (group.groups == 0) group.groups = 1; // for x without channels
-    return ct__body_is(r, ct__record(&ct__op_group_norm, &group, r->in, r->n_in, r->node->here));
+    return ct__set_body(r, ct__record(&ct__op_group_norm, &group, r->in, r->n_in, r->node->here));
 }
 const ct_opdef ct__op_instance_norm = {
     NORM(INSTANCE_NORM, instance_norm, 1),
@@ -226,7 +226,7 @@ static bool batch_norm_body(ct_rule *r) {
     ct_tensor inv_std = ct_div(ct_f(1), ct_sqrt(var)); // (C,)
     ct_tensor normalised =
         ct_mul(ct_sub(x, norm_per_channel(r->in[1], x)), norm_per_channel(inv_std, x));
-    return ct__body_is(r, norm_scale_and_shift(r, norm_affine_of(r, attrs->present), normalised));
+    return ct__set_body(r, norm_scale_and_shift(r, norm_affine_of(r, attrs->present), normalised));
 }
 const ct_opdef ct__op_batch_norm = {
     NORM(BATCH_NORM, batch_norm, 1),
@@ -315,7 +315,7 @@ static bool batch_norm_train_vjp(ct_rule *r) {
         ct_tensor rest = ct_sub(n.count, ct__number_like(1, x));
         c_x = ct__add_zero(c_x, ct_mul(twice, ct_div(share[2], rest)));
     }
-    return ct__cotangent_is(r, c_x);
+    return ct__set_cotangent(r, c_x);
 }
 const ct_opdef ct__op_batch_norm_train = {
     NORM(BATCH_NORM_TRAIN, batch_norm_train, 3),

@@ -25,14 +25,14 @@ static bool remainder_body(ct_rule *r) {
     ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1), mod = ct_mod(a, b);
     ct_tensor value = ct_select(remainder_signs_differ(mod, b), ct_add(mod, b), mod);
     if (numbers_is_float(r)) value = ct_select(ct_equal(mod, ct_f(0)), ct_copysign(mod, b), value);
-    return ct__body_is(r, value);
+    return ct__set_body(r, value);
 }
 static bool remainder_jvp(ct_rule *r) { // a - floor(a / b) b
     ct_tensor t = r->t_in[1];
     if (!ct__is_none(t)) {
         t = ct_neg(ct_mul(t, ct_floor_divide(r->in[0], r->in[1])));
     }
-    return ct__tangent_is(r, ct__add_zero(r->t_in[0], t));
+    return ct__set_tangent(r, ct__add_zero(r->t_in[0], t));
 }
 const ct_opdef ct__op_remainder = {
     FUNCTION_WITH_JVP(REMAINDER, remainder, 2),
@@ -52,7 +52,7 @@ static bool floor_divide_body(ct_rule *r) {
     ct_tensor whole = ct_div(ct_sub(a, mod), b), quotient = ct_div(a, b);
     whole = ct_round(ct_select(is_less, ct_sub(whole, one), whole));
     whole = ct_select(ct_equal(whole, ct_f(0)), ct_copysign(whole, quotient), whole);
-    return ct__body_is(r, ct_select(ct_equal(b, ct_f(0)), quotient, whole));
+    return ct__set_body(r, ct_select(ct_equal(b, ct_f(0)), quotient, whole));
 }
 const ct_opdef ct__op_floor_divide = {
     FUNCTION(FLOOR_DIVIDE, floor_divide, 2),
@@ -70,7 +70,7 @@ static ct_tensor numbers_bits(ct_tensor x) {
 }
 
 static bool signbit_body(ct_rule *r) {
-    return ct__body_is(r, ct_less(numbers_bits(r->in[0]), ct_i(0)));
+    return ct__set_body(r, ct_less(numbers_bits(r->in[0]), ct_i(0)));
 }
 const ct_opdef ct__op_signbit = {
     PREDICATE(SIGNBIT, signbit, 1),
@@ -80,7 +80,7 @@ const ct_opdef ct__op_signbit = {
 
 static bool copysign_body(ct_rule *r) {
     ct_tensor size = ct_abs(numbers_operand(r, 0));
-    return ct__body_is(r, ct_select(ct_signbit(numbers_operand(r, 1)), ct_neg(size), size));
+    return ct__set_body(r, ct_select(ct_signbit(numbers_operand(r, 1)), ct_neg(size), size));
 }
 static bool copysign_jvp(ct_rule *r) {
     if (ct__is_none(r->t_in[0])) return true;
@@ -105,7 +105,7 @@ static bool nextafter_body(ct_rule *r) {
     ct_tensor smallest = rule_constant(dtype == CT_F64 ? 0x1p-1074 : 0x1p-149, r);
     next = ct_select(ct_equal(a, zero), ct_copysign(ct_cast(smallest, dtype), b), next);
     next = ct_select(ct_equal(a, b), b, next);
-    return ct__body_is(r, ct_select(ct_or(ct_is_nan(a), ct_is_nan(b)), ct_f(NAN), next));
+    return ct__set_body(r, ct_select(ct_or(ct_is_nan(a), ct_is_nan(b)), ct_f(NAN), next));
 }
 const ct_opdef ct__op_nextafter = {
     FUNCTION(NEXTAFTER, nextafter, 2),
@@ -119,7 +119,7 @@ static bool heaviside_body(ct_rule *r) {
     ct_tensor x = numbers_operand(r, 0), zero = ct_i(0);
     ct_tensor value = ct_select(ct_greater(x, zero), ct_i(1), x);
     value = ct_select(ct_less(x, zero), zero, value);
-    return ct__body_is(r, ct_select(ct_equal(x, zero), numbers_operand(r, 1), value));
+    return ct__set_body(r, ct_select(ct_equal(x, zero), numbers_operand(r, 1), value));
 }
 const ct_opdef ct__op_heaviside = {
     FUNCTION(HEAVISIDE, heaviside, 2),
@@ -141,13 +141,13 @@ static bool hypot_body(ct_rule *r) {
     size = ct_select(ct_equal(large, ct_f(0)), large, size);
     // also if the other one is NaN
     ct_tensor far = ct_or(ct_equal(a, infinity), ct_equal(b, infinity));
-    return ct__body_is(r, ct_select(far, infinity, size));
+    return ct__set_body(r, ct_select(far, infinity, size));
 }
 static bool hypot_jvp(ct_rule *r) { // (a a' + b b') / size
     ct_tensor by = ct_select(ct_equal(r->out[0], ct_f(0)), ct_f(1), r->out[0]), t[2];
     for (int k = 0; k < 2; k++)
         t[k] = ct__is_none(r->t_in[k]) ? CT_NONE : ct_mul(r->t_in[k], ct_div(r->in[k], by));
-    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
+    return ct__set_tangent(r, ct__add_zero(t[0], t[1]));
 }
 const ct_opdef ct__op_hypot = {
     FUNCTION_WITH_JVP(HYPOT, hypot, 2),
@@ -161,7 +161,7 @@ const ct_opdef ct__op_hypot = {
 static bool fminmax_body(ct_rule *r, ct_tensor value) {
     ct_tensor a = numbers_operand(r, 0), b = numbers_operand(r, 1);
     if (numbers_is_float(r)) value = ct_select(ct_is_nan(a), b, ct_select(ct_is_nan(b), a, value));
-    return ct__body_is(r, value);
+    return ct__set_body(r, value);
 }
 // The tangent of a where `first` is true or b is NaN, else that of b.
 static bool fminmax_jvp(ct_rule *r, ct_tensor first) {
@@ -170,7 +170,7 @@ static bool fminmax_jvp(ct_rule *r, ct_tensor first) {
     ct_tensor a = r->t_in[0], b = r->t_in[1];
     if (!ct__is_none(a)) a = ct_select(first, a, zero);
     if (!ct__is_none(b)) b = ct_select(first, zero, b);
-    return ct__tangent_is(r, ct__add_zero(a, b));
+    return ct__set_tangent(r, ct__add_zero(a, b));
 }
 static bool fmax_jvp(ct_rule *r) { return fminmax_jvp(r, ct_greater_equal(r->in[0], r->in[1])); }
 static bool fmin_jvp(ct_rule *r) { return fminmax_jvp(r, ct_less_equal(r->in[0], r->in[1])); }
@@ -201,13 +201,13 @@ static ct_tensor logaddexp_difference(const ct_rule *r) {
 }
 static bool logaddexp_body(ct_rule *r) {
     ct_tensor tail = ct_log1p(ct_exp(ct_neg(ct_abs(logaddexp_difference(r)))));
-    return ct__body_is(r, ct_add(ct_maximum(r->in[0], r->in[1]), tail));
+    return ct__set_body(r, ct_add(ct_maximum(r->in[0], r->in[1]), tail));
 }
 static bool logaddexp_jvp(ct_rule *r) {
     ct_tensor d = logaddexp_difference(r), t[2] = {CT_NONE, CT_NONE};
     if (!ct__is_none(r->t_in[0])) t[0] = ct_mul(r->t_in[0], ct_sigmoid(d));
     if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_sigmoid(ct_neg(d)));
-    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
+    return ct__set_tangent(r, ct__add_zero(t[0], t[1]));
 }
 const ct_opdef ct__op_logaddexp = {
     FUNCTION_WITH_JVP(LOGADDEXP, logaddexp, 2),
@@ -219,7 +219,7 @@ const ct_opdef ct__op_logaddexp = {
 static bool xlogy_body(ct_rule *r) {
     ct_tensor x = numbers_operand(r, 0), y = numbers_operand(r, 1), zero = ct_f(0);
     ct_tensor none = ct_and(ct_equal(x, zero), ct_not(ct_is_nan(y)));
-    return ct__body_is(r, ct_select(none, zero, ct_mul(x, ct_log(y))));
+    return ct__set_body(r, ct_select(none, zero, ct_mul(x, ct_log(y))));
 }
 static bool xlogy_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], y = r->in[1], t[2] = {CT_NONE, CT_NONE};
@@ -228,7 +228,7 @@ static bool xlogy_jvp(ct_rule *r) {
         t[0] = ct_mul(r->t_in[0], ct_select(none, zero, ct_log(y)));
     }
     if (!ct__is_none(r->t_in[1])) t[1] = ct_mul(r->t_in[1], ct_div(x, y));
-    return ct__tangent_is(r, ct__add_zero(t[0], t[1]));
+    return ct__set_tangent(r, ct__add_zero(t[0], t[1]));
 }
 const ct_opdef ct__op_xlogy = {
     FUNCTION_WITH_JVP(XLOGY, xlogy, 2),
@@ -243,7 +243,7 @@ static bool cbrt_body(ct_rule *r) {
     ct_tensor y = ct_exp(ct_mul(ct_log(x), third));
     ct_tensor step = ct_mul(ct_sub(y, ct_div(x, ct_mul(y, y))), third);
     ct_tensor plain = ct_or(ct_equal(x, ct_f(0)), ct_equal(x, ct_f(INFINITY)));
-    return ct__body_is(r, ct_copysign(ct_select(plain, x, ct_sub(y, step)), r->in[0]));
+    return ct__set_body(r, ct_copysign(ct_select(plain, x, ct_sub(y, step)), r->in[0]));
 }
 static bool cbrt_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_mul(ct_mul(r->out[0], r->out[0]), ct_f(3)));
@@ -259,7 +259,7 @@ const ct_opdef ct__op_cbrt = {
 // ------------------------------------------------------------------------------------------- angles
 
 static bool deg2rad_body(ct_rule *r) {
-    return ct__body_is(r, ct_mul(r->in[0], rule_constant(0.017453292519943295, r)));
+    return ct__set_body(r, ct_mul(r->in[0], rule_constant(0.017453292519943295, r)));
 }
 const ct_opdef ct__op_deg2rad = {
     FUNCTION(DEG2RAD, deg2rad, 1),
@@ -268,7 +268,7 @@ const ct_opdef ct__op_deg2rad = {
     .samples = {.ulp = 1},
 };
 static bool rad2deg_body(ct_rule *r) {
-    return ct__body_is(r, ct_mul(r->in[0], rule_constant(57.295779513082323, r)));
+    return ct__set_body(r, ct_mul(r->in[0], rule_constant(57.295779513082323, r)));
 }
 const ct_opdef ct__op_rad2deg = {
     FUNCTION(RAD2DEG, rad2deg, 1),
@@ -283,7 +283,7 @@ static bool sinc_body(ct_rule *r) {
     ct_tensor pi = rule_constant(3.1415926535897931, r), sine = ct_sin(ct_mul(ct_sub(x, n), pi));
     sine = ct_select(ct_equal(ct_floor(half), half), sine, ct_neg(sine));
     ct_tensor none = ct_equal(x, ct_f(0)), by = ct_mul(ct_select(none, ct_f(1), x), pi);
-    return ct__body_is(r, ct_select(none, ct_f(1), ct_div(sine, by)));
+    return ct__set_body(r, ct_select(none, ct_f(1), ct_div(sine, by)));
 }
 static bool sinc_jvp(ct_rule *r) { // (cos(pi x) - sinc(x)) / x; near 0 from the series
     ct_tensor x = r->in[0], square = ct_mul(x, x);
@@ -317,7 +317,7 @@ static bool nan_to_num_body(ct_rule *r) {
     const nan_to_num_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0], y = ct_select(ct_is_nan(x), rule_constant(attrs->nan.value, r), x);
     y = ct_select(ct_equal(x, ct_f(INFINITY)), rule_constant(attrs->posinf.value, r), y);
-    return ct__body_is(
+    return ct__set_body(
         r, ct_select(ct_equal(x, ct_f(-INFINITY)), rule_constant(attrs->neginf.value, r), y));
 }
 const ct_opdef ct__op_nan_to_num = {
@@ -340,7 +340,7 @@ static bool isclose_body(ct_rule *r) {
     ct_tensor finite = ct_less(size, ct_f(INFINITY));
     ct_tensor close = ct_or(ct_and(ct_less_equal(off, tolerance), finite), ct_equal(a, b));
     if (attrs->equal_nan) close = ct_or(close, ct_and(ct_not_equal(a, a), ct_not_equal(b, b)));
-    return ct__body_is(r, close);
+    return ct__set_body(r, close);
 }
 const ct_opdef ct__op_isclose = {
     PREDICATE(ISCLOSE, isclose, 2),

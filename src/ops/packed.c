@@ -85,7 +85,7 @@ bool ct__split_each(ct_rule *r) {
         }
         parts[p] = ct__record(op, r->attrs, in, r->n_in, r->node->here);
     }
-    return ct__body_is(r, ct__of_parts(dtype, parts));
+    return ct__set_body(r, ct__of_parts(dtype, parts));
 }
 
 // -------------------------------------------------------------------------------------------- casts
@@ -156,10 +156,10 @@ bool ct__split_cast(ct_rule *r) {
             x = ct_cast(x, to);
         }
     }
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 
 bool ct__split_bitcast(ct_rule *r) {
     ct_tensor code = ct__part_of(r->in[0], 0);
-    return ct__body_is(r, ct__of_parts((ct_dtype)r->node->out->dtype, &code));
+    return ct__set_body(r, ct__of_parts((ct_dtype)r->node->out->dtype, &code));
 }

@@ -82,7 +82,7 @@ static bool pool_type(ct_call *call, const max_pool_attrs *a) {
     for (int d = 0; d < x->rank - n; d++) ct__shape_add_axis(&shape, x, d);
     for (int i = 0; i < n; i++)
         ct__shape_add(&shape, pool_count(a, i, ct__size_of(x, x->rank - n + i)));
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, x->weak);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, x->weak);
 }
 
 static int64_t pool_taps(const ct_ints *kernel) {
@@ -192,7 +192,7 @@ static bool max_pool_jvp(ct_rule *r) {
     ct_tensor t = pool_merge_last(pool_windows(r->t_in[0], attrs, 0, false), n); // (..., o, taps)
     ct_tensor tap = pool_iota(pool_taps(&attrs->kernel), max_pool_tap_dtype(&attrs->kernel));
     ct_tensor chosen = ct_equal(tap, ct__add_last(r->out[1]));
-    return ct__tangent_is(r, pool_sum_last(ct_select(chosen, t, ct__number_like(0, t)), 1));
+    return ct__set_tangent(r, pool_sum_last(ct_select(chosen, t, ct__number_like(0, t)), 1));
 }
 const ct_opdef ct__op_max_pool = {
     POOL(MAX_POOL, max_pool, 2),
@@ -234,7 +234,7 @@ static bool max_pool_indices_body(ct_rule *r) {
         at = ct_clamp(ct_sub(at, ct_i(w.low)), ct_i(0), ct_sub(size, ct_i(1)));
         index = ct__is_none(index) ? at : ct_add(ct_mul(index, size), at);
     }
-    return ct__body_is(r, index);
+    return ct__set_body(r, index);
 }
 const ct_opdef ct__op_max_pool_indices = {
     POOL(MAX_POOL_INDICES, max_pool_indices, 1),
@@ -291,7 +291,7 @@ static bool avg_pool_body(ct_rule *r) {
         divisor = ct__number_like(attrs->divisor.value, x);
     else if (attrs->ceil_mode || (attrs->exclude_padding && avg_pool_any_padding(&attrs->padding)))
         divisor = avg_pool_counts(x, &pool, !attrs->exclude_padding);
-    return ct__body_is(r, ct_div(sum, divisor));
+    return ct__set_body(r, ct_div(sum, divisor));
 }
 const ct_opdef ct__op_avg_pool = {
     POOL(AVG_POOL, avg_pool, 1),
@@ -329,7 +329,7 @@ static bool lp_pool_body(ct_rule *r) {
                                  .kernel = attrs->kernel, .stride = attrs->stride,
                                  .ceil_mode = attrs->ceil_mode);
     ct_tensor sum = ct_mul(mean, ct__number_like((double)pool_taps(&attrs->kernel), x));
-    return ct__body_is(r, power == 1 ? sum : ct__root_or_zero(sum, power));
+    return ct__set_body(r, power == 1 ? sum : ct__root_or_zero(sum, power));
 }
 const ct_opdef ct__op_lp_pool = {
     POOL(LP_POOL, lp_pool, 1),
@@ -369,7 +369,7 @@ static bool adaptive_pool_infer(ct_call *call) {
                                 ct__type_text(x).s);
         ct__shape_add(&shape, attrs->output.v[a - x->rank + n]);
     }
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, x->weak);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, x->weak);
 }
 
 // Returns the largest element of the last axis, the first of equals, as a sum with one nonzero term, so
@@ -440,7 +440,7 @@ static bool adaptive_pool_body(ct_rule *r, bool largest) {
     else
         for (int i = n - 1; i >= 0; i--)
             x = adaptive_pool_axis(x, first + i, output->v[i], largest);
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 static bool adaptive_max_pool_infer(ct_call *call) { return adaptive_pool_infer(call); }
 static bool adaptive_max_pool_body(ct_rule *r) { return adaptive_pool_body(r, true); }
@@ -480,18 +480,18 @@ static bool global_pool_infer(ct_call *call) {
         else
             ct__shape_add(&shape, 1);
     }
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, x->weak);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, x->weak);
 }
 static ct_ints global_pool_ones(const ct_type *x) {
     static const int64_t each[MAX_SPATIAL] = {1, 1, 1};
     return (ct_ints){x->rank - 2, each};
 }
 static bool global_max_pool_body(ct_rule *r) {
-    return ct__body_is(
+    return ct__set_body(
         r, ct_adaptive_max_pool(r->in[0], .output = global_pool_ones(ct__type_of(r->in[0]))));
 }
 static bool global_avg_pool_body(ct_rule *r) {
-    return ct__body_is(
+    return ct__set_body(
         r, ct_adaptive_avg_pool(r->in[0], .output = global_pool_ones(ct__type_of(r->in[0]))));
 }
 #define GLOBAL(ID, op)                                                                             \

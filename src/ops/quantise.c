@@ -337,7 +337,7 @@ static bool dequantise_body(ct_rule *r) {
         scales = quant_from_groups(scales, 1);
     }
     if (l->block) scales = quant_repeat_for_block(scales, l->block, r->node->out);
-    return ct__body_is(r, ct_mul(codes, scales));
+    return ct__set_body(r, ct_mul(codes, scales));
 }
 const ct_opdef ct__op_dequantise = {
     CT_COMPOSED(DEQUANTISE, dequantise, 2, 1),
@@ -381,7 +381,7 @@ static bool dequantise_offset_body(ct_rule *r) {
     own.dtype = (uint8_t)dtype;
     ct_tensor x = ct_mul(ct_cast(r->in[0], dtype), quant_repeat_for_block(r->in[1], block, &own));
     x = ct_add(x, quant_repeat_for_block(r->in[2], block, &own));
-    return ct__body_is(r, ct_cast(x, CT_F32));
+    return ct__set_body(r, ct_cast(x, CT_F32));
 }
 const ct_opdef ct__op_dequantise_offset = {
     CT_COMPOSED(DEQUANTISE_OFFSET, dequantise_offset, 3, 1),
@@ -421,7 +421,7 @@ static bool quantised_product_infer(ct_call *call) {
         ct__shape_add(&shape, call->in[2]->dim[first] * GROUP);
     else
         ct__shape_add_axis(&shape, call->in[2], first);
-    return ct__out_is(call, &shape, CT_F32, false);
+    return ct__set_out(call, &shape, CT_F32, false);
 }
 // Reshapes (N, K) to (blocks, N, each), as i32.
 static ct_tensor quant_blocks_first(ct_tensor codes, int64_t each) {
@@ -469,7 +469,7 @@ static ct_tensor quantised_product(ct_rule *r, ct_tensor codes, ct_tensor column
     return ct_sum(scaled, .axes = CT_AXES(0)); // (M, N)
 }
 static bool quantised_product_body(ct_rule *r) {
-    return ct__body_is(r, ct__of_type(quantised_product(r, r->in[2], r->in[3]), r->node->out));
+    return ct__set_body(r, ct__of_type(quantised_product(r, r->in[2], r->in[3]), r->node->out));
 }
 // Merges the first two axes: (M, N, ...) to (M * N, ...).
 static ct_tensor quant_merge_first(ct_tensor x) {
@@ -494,7 +494,7 @@ static bool chosen_product_body(ct_rule *r) {
     ct_ints dims = CT_DIMS(rows, rows, 1);
     ct_tensor own = ct_equal(ct_iota(CT_I32, dims, 0), ct_iota(CT_I32, dims, 1));
     y = ct_sum(ct_select(own, y, ct_f(0)), .axes = CT_AXES(1)); // a sum from +0 is never -0
-    return ct__body_is(r, ct__of_type(y, out));
+    return ct__set_body(r, ct__of_type(y, out));
 }
 CT_ATTRS(quantised_product, QUANTISE_ATTRS);
 CT_ATTRS(quantised_matmul, QUANTISE_ATTRS);
@@ -558,7 +558,7 @@ static bool quantised_matmul_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < last; a++) ct__shape_add_axis(&shape, x, a);
     ct__shape_add_axis(&shape, &numbers, 0);
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, false);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, false);
 }
 // Quantises rows (M, K) to i8, with a scale for each 32 elements.
 static void quantise_rows(ct_tensor x, int64_t rows, int64_t inner, ct_tensor out[2]) {
@@ -578,7 +578,7 @@ static bool quantised_matmul_body(ct_rule *r) {
     quantise_rows(r->in[0], rows, inner, operands);
     ct_tensor y = ct__record(&ct__op_quantised_product, r->attrs, operands, 4, r->node->here);
     if (ct__type_of(y)->dtype != r->node->out->dtype) y = ct_cast(y, (ct_dtype)r->node->out->dtype);
-    return ct__body_is(r, ct__of_type(y, r->node->out));
+    return ct__set_body(r, ct__of_type(y, r->node->out));
 }
 ct_tensor ct__chosen_matmul(ct_tensor x, ct_tensor codes, ct_tensor scales, ct_layout as,
                             ct_tensor which, ct_loc here) {
@@ -609,11 +609,11 @@ static bool dequantised_product_infer(ct_call *call) {
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
     ct__shape_add_axis(&shape, call->in[1], 0);
-    return ct__out_is(call, &shape, CT_F32, false);
+    return ct__set_out(call, &shape, CT_F32, false);
 }
 static bool dequantised_product_body(ct_rule *r) {
     ct_tensor w = ct__record(&ct__op_dequantise, r->attrs, &r->in[1], 2, r->node->here);
-    return ct__body_is(r, ct_matmul(r->in[0], ct__swap_last(w)));
+    return ct__set_body(r, ct_matmul(r->in[0], ct__swap_last(w)));
 }
 CT_ATTRS(dequantised_product, QUANTISE_ATTRS);
 const ct_opdef ct__op_dequantised_product = {
@@ -629,7 +629,7 @@ const ct_opdef ct__op_dequantised_product = {
 
 static bool offset_product_body(ct_rule *r) {
     ct_tensor w = ct__dequantise_offset(r->in[1], r->in[2], r->in[3], r->node->here);
-    return ct__body_is(r, ct_matmul(r->in[0], ct__swap_last(w)));
+    return ct__set_body(r, ct_matmul(r->in[0], ct__swap_last(w)));
 }
 const ct_opdef ct__op_offset_product = {
     CT_OP(OFFSET_PRODUCT, offset_product, dequantised, 4, 1),

@@ -129,7 +129,7 @@ static bool ragged_matmul_infer(ct_call *call) {
     if (!shape.dim) return false;
     ct__shape_add_axis(&shape, call->in[0], 0);
     ct__shape_add_axis(&shape, call->in[1], 2);
-    return ct__out_is(call, &shape, dtype, false);
+    return ct__set_out(call, &shape, dtype, false);
 }
 
 static void ragged_matmul_loop_body(const ct_tensor *in, ct_tensor *out, void *user) {
@@ -147,7 +147,7 @@ static bool ragged_matmul_body(ct_rule *r) {
                                 .n_ys = 1,
                                 .here = r->node->here},
                  NULL, &y);
-    return ct__body_is(r, ragged_to_rows(&l, y));
+    return ct__set_body(r, ragged_to_rows(&l, y));
 }
 
 static ct_tensor ragged_record_op(const ct_rule *r, ct_tensor a, ct_tensor b) {
@@ -155,7 +155,7 @@ static ct_tensor ragged_record_op(const ct_rule *r, ct_tensor a, ct_tensor b) {
 }
 static bool ragged_jvp(ct_rule *r) {
     const ct_tensor a = r->t_in[0], b = r->t_in[1];
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct__add_zero(ct__is_none(a) ? CT_NONE : ragged_record_op(r, a, r->in[1]),
                         ct__is_none(b) ? CT_NONE : ragged_record_op(r, r->in[0], b)));
 }
@@ -189,7 +189,7 @@ static bool ragged_outer_infer(ct_call *call) {
     ct__shape_add_axis(&shape, call->in[2], 0);
     ct__shape_add_axis(&shape, call->in[0], 1);
     ct__shape_add_axis(&shape, call->in[1], 1);
-    return ct__out_is(call, &shape, dtype, false);
+    return ct__set_out(call, &shape, dtype, false);
 }
 
 static void ragged_outer_add_block(const ct_tensor *in, ct_tensor *out, void *user) {

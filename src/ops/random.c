@@ -99,7 +99,7 @@ static bool random_bits_body(ct_rule *r) {
     int64_t count = 1;
     for (int a = 0; a < out->rank; a++) count = ct__size_mul(count, ct__size_of(out, a));
     random_words w = random_counters(r->in[0], count);
-    return ct__body_is(r, ct__of_type(ct_xor(w.v[0], w.v[1]), out));
+    return ct__set_body(r, ct__of_type(ct_xor(w.v[0], w.v[1]), out));
 }
 const ct_opdef ct__op_random_bits = {
     RANDOM(RANDOM_BITS, random_bits, 1),
@@ -125,7 +125,7 @@ static bool random_split_infer(ct_call *call) {
 static bool random_split_body(ct_rule *r) {
     random_words w = random_counters(r->in[0], ((const random_split_attrs *)r->attrs)->n);
     const ct_tensor columns[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
-    return ct__body_is(r, ct_concat(columns, 2, 1));
+    return ct__set_body(r, ct_concat(columns, 2, 1));
 }
 const ct_opdef ct__op_random_split = {
     RANDOM(RANDOM_SPLIT, random_split, 1),
@@ -147,7 +147,7 @@ static bool random_fold_in_body(ct_rule *r) {
     random_words x = {{ct_const(&zero, CT_U32, CT_SCALAR), ct_cast(r->in[1], CT_U32)}};
     random_words w = random_threefry(random_key_words(r->in[0]), x);
     const ct_tensor parts[2] = {ct__add_last(w.v[0]), ct__add_last(w.v[1])};
-    return ct__body_is(r, ct_concat(parts, 2, 0));
+    return ct__set_body(r, ct_concat(parts, 2, 0));
 }
 const ct_opdef ct__op_random_fold_in = {
     RANDOM(RANDOM_FOLD_IN, random_fold_in, 2),
@@ -162,7 +162,7 @@ static bool random_uniform_body(ct_rule *r) { // 23 bits as the mantissa of a nu
     const random_uniform_attrs *attrs = r->attrs;
     ct_tensor bits = ct_shift_right(ct_random_bits(r->in[0], attrs->dims), ct_i(9));
     ct_tensor above = ct_bitcast(ct_or(bits, ct_i(0x3f800000)), CT_F32);
-    return ct__body_is(r, ct_sub(above, ct_f(1)));
+    return ct__set_body(r, ct_sub(above, ct_f(1)));
 }
 const ct_opdef ct__op_random_uniform = {
     RANDOM(RANDOM_UNIFORM, random_uniform, 1),
@@ -176,7 +176,7 @@ static bool random_normal_body(ct_rule *r) { // uniform over (-1, 1), through th
     const random_normal_attrs *attrs = r->attrs;
     ct_tensor low = ct_f((double)-0x1.fffffep-1f), u = ct_random_uniform(r->in[0], attrs->dims);
     ct_tensor wide = ct_maximum(ct_add(ct_mul(u, ct_f(2)), low), low);
-    return ct__body_is(r, ct_mul(ct_erfinv(wide), ct_f(1.4142135623730951)));
+    return ct__set_body(r, ct_mul(ct_erfinv(wide), ct_f(1.4142135623730951)));
 }
 const ct_opdef ct__op_random_normal = {
     RANDOM(RANDOM_NORMAL, random_normal, 1),
@@ -199,7 +199,7 @@ static bool random_bernoulli_infer(ct_call *call) {
 }
 static bool random_bernoulli_body(ct_rule *r) {
     const random_bernoulli_attrs *attrs = r->attrs;
-    return ct__body_is(
+    return ct__set_body(
         r, ct_less(ct_random_uniform(r->in[0], attrs->dims), ct_cast(r->in[1], CT_F32)));
 }
 const ct_opdef ct__op_random_bernoulli = {
@@ -232,7 +232,7 @@ static bool random_int_body(ct_rule *r) {
     ct_tensor unit = ct_mod(ct_cast(ct_i(65536), CT_U32), span);
     unit = ct_mod(ct_mul(unit, unit), span);
     ct_tensor offset = ct_add(ct_mul(ct_mod(half[0], span), unit), ct_mod(half[1], span));
-    return ct__body_is(r, ct_add(low, ct_cast(ct_mod(offset, span), CT_I32)));
+    return ct__set_body(r, ct_add(low, ct_cast(ct_mod(offset, span), CT_I32)));
 }
 const ct_opdef ct__op_random_int = {
     RANDOM(RANDOM_INT, random_int, 3),
@@ -262,7 +262,7 @@ static bool dropout_body(ct_rule *r) {
     rate = ct_cast(rate, dtype);
     ct_tensor scale = ct_div(ct_f(1), ct_sub(ct_f(1), rate));
     scale = ct_select(ct_less(rate, ct_f(1)), scale, ct_f(0)); // infinity times 0 is NaN
-    return ct__body_is(r, ct_select(keep, ct_mul(x, scale), ct_f(0)));
+    return ct__set_body(r, ct_select(keep, ct_mul(x, scale), ct_f(0)));
 }
 const ct_opdef ct__op_dropout = {
     CT_COMPOSED(DROPOUT, dropout, 3, 1),

@@ -32,7 +32,7 @@ static bool tri_body(ct_rule *r, bool lower) {
     const int64_t diagonal = ((const tril_attrs *)r->attrs)->diagonal;
     ct_tensor off = tri_offsets(r->in[0]), limit = ct_const(&diagonal, CT_I64, CT_SCALAR);
     ct_tensor kept = lower ? ct_less_equal(off, limit) : ct_greater_equal(off, limit);
-    return ct__body_is(r, ct_select(kept, r->in[0], rule_constant(0, r)));
+    return ct__set_body(r, ct_select(kept, r->in[0], rule_constant(0, r)));
 }
 static bool tril_body(ct_rule *r) { return tri_body(r, true); }
 static bool triu_body(ct_rule *r) { return tri_body(r, false); }
@@ -91,7 +91,7 @@ static bool roll_body(ct_rule *r) {
         x = ct_concat(
             ((ct_tensor[]){ct__slice_axis(x, a, at, CT_END), ct__slice_axis(x, a, 0, at)}), 2, a);
     }
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 const ct_opdef ct__op_roll = {
     REARRANGE(ROLL, roll),
@@ -125,7 +125,7 @@ static bool diff_body(ct_rule *r) {
     for (int64_t i = 0; i < attrs->n; i++)
         x = ct_sub(ct__slice_axis(x, attrs->axis, 1, CT_END),
                    ct__slice_axis(x, attrs->axis, 0, -1));
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 const ct_opdef ct__op_diff = {
     REARRANGE(DIFF, diff),
@@ -169,7 +169,7 @@ static bool repeat_infer(ct_call *call) {
 }
 static bool repeat_body(ct_rule *r) {
     const repeat_attrs *attrs = r->attrs;
-    return ct__body_is(r, repeat_axis(r->in[0], (int)attrs->axis, attrs->n, false));
+    return ct__set_body(r, repeat_axis(r->in[0], (int)attrs->axis, attrs->n, false));
 }
 const ct_opdef ct__op_repeat = {
     REARRANGE(REPEAT, repeat),
@@ -190,14 +190,14 @@ static bool tile_infer(ct_call *call) {
         if (!repeat_check_count(call, attrs->times.v[a])) return false;
         ct__shape_add(&shape, ct__size_mul(ct__size_of(in, a), attrs->times.v[a]));
     }
-    return ct__out_is(call, &shape, (ct_dtype)in->dtype, false);
+    return ct__set_out(call, &shape, (ct_dtype)in->dtype, false);
 }
 static bool tile_body(ct_rule *r) {
     const tile_attrs *attrs = r->attrs;
     ct_tensor x = r->in[0];
     for (int64_t a = 0; a < attrs->times.n; a++)
         if (attrs->times.v[a] != 1) x = repeat_axis(x, (int)a, attrs->times.v[a], true);
-    return ct__body_is(r, x);
+    return ct__set_body(r, x);
 }
 const ct_opdef ct__op_tile = {
     REARRANGE(TILE, tile),
@@ -219,7 +219,7 @@ static bool bincount_infer(ct_call *call) {
     ct_shape shape = ct__call_shape(call, 1);
     if (!shape.dim) return false;
     ct__shape_add(&shape, attrs->n);
-    return ct__out_is(call, &shape, CT_I32, false);
+    return ct__set_out(call, &shape, CT_I32, false);
 }
 static bool bincount_body(ct_rule *r) {
     const int64_t n = ((const bincount_attrs *)r->attrs)->n, all = -1;
@@ -229,7 +229,7 @@ static bool bincount_body(ct_rule *r) {
     ct_tensor ones = ct_expand(ct_const(&one, CT_I32, CT_SCALAR), ct__dims_of(x, &dims));
     ct_tensor zeros = ct_expand(ct_const(&zero, CT_I32, CT_SCALAR), ((ct_ints){1, &n}));
     ct_tensor negative = ct_less(x, ct_i(0)); // negative numbers would count from the end
-    return ct__body_is(r, ct_scatter_add(zeros, x, ct_select(negative, ct_i(0), ones)));
+    return ct__set_body(r, ct_scatter_add(zeros, x, ct_select(negative, ct_i(0), ones)));
 }
 const ct_opdef ct__op_bincount = {
     CT_COMPOSED(BINCOUNT, bincount, 1, 1),

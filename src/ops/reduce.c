@@ -47,7 +47,7 @@ ct_tensor ct__with_axes(ct_tensor reduced, ct_tensor like, const ct_ints *axes, 
 static bool sum_transpose(ct_rule *r) {
     const sum_attrs *attrs = r->attrs;
     ct_dims_buffer dims;
-    return ct__cotangent_is(
+    return ct__set_cotangent(
         r, ct_expand(ct__with_axes(r->c_out[0], r->in[0], &attrs->axes, attrs->keepdims),
                      ct__dims_of(r->in[0], &dims)));
 }
@@ -83,7 +83,7 @@ static bool prod_jvp(ct_rule *r) {
         t = ct_sum(ct_mul(t, ct__product_of_others(x, axis.v[0])), .axes = axis, .keepdims = true);
         if (i + 1 < attrs->axes.n) x = ct_prod(x, .axes = axis, .keepdims = true);
     }
-    return ct__tangent_is(r, ct__shaped_like(narrow ? ct_cast(t, dtype) : t, r->out[0]));
+    return ct__set_tangent(r, ct__shaped_like(narrow ? ct_cast(t, dtype) : t, r->out[0]));
 }
 const ct_opdef ct__op_prod = {
     REDUCE(PROD, prod, MUL, prod_jvp),
@@ -108,7 +108,7 @@ static bool reduce_extreme_jvp(ct_rule *r) {
     ct_sum_args chosen = {.x = ct_select(is_best, r->t_in[0], ct_f(0)),
                           .axes = attrs->axes,
                           .keepdims = attrs->keepdims};
-    return ct__tangent_is(r, ct_div(ct_sum_with(chosen), ct_sum_with(count)));
+    return ct__set_tangent(r, ct_div(ct_sum_with(chosen), ct_sum_with(count)));
 }
 const ct_opdef ct__op_max = {
     REDUCE(MAX, max, MAX, reduce_extreme_jvp),

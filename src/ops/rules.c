@@ -268,7 +268,7 @@ bool ct__normal_axis(ct_call *call, int64_t *axis) {
 }
 
 bool ct__jvp_same(ct_rule *r) {
-    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here));
+    return ct__set_tangent(r, ct__record(r->node->op, r->attrs, r->t_in, 1, r->node->here));
 }
 
 ct_tensor ct__cotangent_like(ct_tensor c, ct_dtype dtype) {

@@ -113,7 +113,7 @@ static inline ct_type ct__shaped(const ct_shape *shape, ct_dtype dtype, bool wea
                      .mark = shape->dyn ? shape->mark : NULL};
 }
 // The end of a shape rule with one result: sets its type, and returns true.
-static inline bool ct__out_is(ct_call *call, const ct_shape *shape, ct_dtype dtype, bool weak) {
+static inline bool ct__set_out(ct_call *call, const ct_shape *shape, ct_dtype dtype, bool weak) {
     *call->out = ct__shaped(shape, dtype, weak);
     return true;
 }

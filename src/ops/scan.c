@@ -60,7 +60,7 @@ ct_tensor ct__product_of_others(ct_tensor x, int64_t axis) {
 
 static bool cumsum_transpose(ct_rule *r) { // element i contributes to all later sums
     const cumsum_attrs *attrs = r->attrs;
-    return ct__cotangent_is(
+    return ct__set_cotangent(
         r, ct_cumsum(r->c_out[0], .axis = attrs->axis, .reverse = !attrs->reverse));
 }
 const ct_opdef ct__op_cumsum = {
@@ -127,7 +127,7 @@ static bool linear_recurrence_eval(const ct_ref *ref) {
 static bool linear_recurrence_jvp(ct_rule *r) { // y'[k] = a[k] y'[k - 1] + a'[k] y[k - 1] + b'[k]
     ct_tensor by_a = CT_NONE;
     if (!ct__is_none(r->t_in[0])) by_a = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 0));
-    return ct__tangent_is(r, scan_recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs));
+    return ct__set_tangent(r, scan_recurrence(r->in[0], ct__add_zero(by_a, r->t_in[1]), r->attrs));
 }
 static bool linear_recurrence_transpose(ct_rule *r) { // c[k] + a[k + 1] times the result for k + 1
     scan_attrs back = *(const scan_attrs *)r->attrs;
@@ -152,7 +152,7 @@ const ct_opdef ct__op_linear_recurrence = {
 
 static bool cumprod_jvp(ct_rule *r) { // y'[k] = x[k] y'[k - 1] + x'[k] y[k - 1]: correct with zeros
     ct_tensor own = ct_mul(r->t_in[0], scan_shift(r->out[0], r->attrs, 1));
-    return ct__tangent_is(r, scan_recurrence(r->in[0], own, r->attrs));
+    return ct__set_tangent(r, scan_recurrence(r->in[0], own, r->attrs));
 }
 const ct_opdef ct__op_cumprod = {
     SCAN(CUMPROD, cumprod),
@@ -172,8 +172,8 @@ const ct_opdef ct__op_cumprod = {
 static bool scan_extreme_jvp(ct_rule *r) {
     ct_tensor x = r->in[0], is_new = ct_or(ct_equal(x, r->out[0]), ct_not_equal(x, x));
     ct_tensor zero = ct__number_like(0, r->in[0]), one = ct__number_like(1, r->in[0]);
-    return ct__tangent_is(r, scan_recurrence(ct_select(is_new, zero, one),
-                                             ct_select(is_new, r->t_in[0], zero), r->attrs));
+    return ct__set_tangent(r, scan_recurrence(ct_select(is_new, zero, one),
+                                              ct_select(is_new, r->t_in[0], zero), r->attrs));
 }
 const ct_opdef ct__op_cummax = {
     SCAN(CUMMAX, cummax),
@@ -216,7 +216,7 @@ static bool logcumsumexp_jvp(ct_rule *r) {
     ct_tensor safe = ct_select(none, ct__number_like(0, y), y);
     ct_tensor before = ct_exp(ct_sub(scan_shift(y, r->attrs, -(double)INFINITY), safe));
     ct_tensor own = ct_exp(ct_sub(r->in[0], safe));
-    return ct__tangent_is(r, scan_recurrence(before, ct_mul(r->t_in[0], own), r->attrs));
+    return ct__set_tangent(r, scan_recurrence(before, ct_mul(r->t_in[0], own), r->attrs));
 }
 const ct_opdef ct__op_logcumsumexp = {
     SCAN(LOGCUMSUMEXP, logcumsumexp),

@@ -67,8 +67,8 @@ static ct_tensor scatter_by(const ct_rule *r, const ct_opdef *op, ct_tensor x, c
 
 // For ops that are linear in x and the updates together.
 static bool scatter_linear_jvp(ct_rule *r) {
-    return ct__tangent_is(r, scatter_by(r, r->node->op, ct__or_zeros(r->t_in[0], r->in[0]),
-                                        ct__or_zeros(r->t_in[2], r->in[2])));
+    return ct__set_tangent(r, scatter_by(r, r->node->op, ct__or_zeros(r->t_in[0], r->in[0]),
+                                         ct__or_zeros(r->t_in[2], r->in[2])));
 }
 
 static bool scatter_add_transpose(ct_rule *r) {
@@ -153,10 +153,10 @@ static bool scatter_mul_jvp(ct_rule *r) {
         by_updates = scatter_by(r, &ct__op_scatter_add, ct__zeros_like(r->in[0]), r->t_in[2]);
         by_updates = ct_mul(r->in[0], by_updates);
     }
-    return ct__tangent_is(r, ct__add_zero(by_x, by_updates));
+    return ct__set_tangent(r, ct__add_zero(by_x, by_updates));
 }
 static bool scatter_mul_transpose(ct_rule *r) { // with respect to x
-    return ct__cotangent_is(r, scatter_by(r, r->node->op, r->c_out[0], r->in[2]));
+    return ct__set_cotangent(r, scatter_by(r, r->node->op, r->c_out[0], r->in[2]));
 }
 const ct_opdef ct__op_scatter_mul = {
     SCATTER(SCATTER_MUL, scatter_mul),
@@ -183,7 +183,7 @@ static bool scatter_extreme_jvp(ct_rule *r) {
     total = scatter_by(r, &ct__op_scatter_add, total, update_count);
     if (!ct__is_none(r->t_in[2]))
         t = scatter_by(r, &ct__op_scatter_add, t, ct_select(update_wins, r->t_in[2], zero));
-    return ct__tangent_is(r, ct_div(t, ct_maximum(total, one))); // total is 0 at NaN
+    return ct__set_tangent(r, ct_div(t, ct_maximum(total, one))); // total is 0 at NaN
 }
 const ct_opdef ct__op_scatter_min = {
     SCATTER(SCATTER_MIN, scatter_min),

@@ -127,7 +127,7 @@ static bool slice_infer(ct_call *call) {
     }
     *attrs = (slice_attrs){
         .start = {rank, own}, .stop = {rank, own + rank}, .step = {rank, own + 2 * rank}};
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 
 static bool slice_eval(const ct_ref *ref) {
@@ -176,7 +176,7 @@ static bool slice_transpose(ct_rule *r) { // pads the cotangents with zeros, als
     }
     ct_tensor padded = ct_pad(r->c_out[0], ct__number_like(0, r->c_out[0]), .low = {in->rank, low},
                               .high = {in->rank, high}, .interior = {in->rank, interior});
-    return ct__cotangent_is(r, ct__shaped_like(padded, r->in[0]));
+    return ct__set_cotangent(r, ct__shaped_like(padded, r->in[0]));
 }
 
 const ct_opdef ct__op_slice = {
@@ -260,7 +260,7 @@ static bool pad_infer(ct_call *call) {
                                   ? ct__size_add(ct__size_add(spread_size, own[a]), own[rank + a])
                                   : size);
     }
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 
 static bool pad_eval(const ct_ref *ref) {
@@ -320,7 +320,7 @@ static bool pad_map(ct_map *map) {
 static bool pad_jvp(ct_rule *r) {
     const ct_tensor in[2] = {ct__or_zeros(r->t_in[0], r->in[0]),
                              ct__or_zeros(r->t_in[1], r->in[1])};
-    return ct__tangent_is(r, ct__record(r->node->op, r->attrs, in, 2, r->node->here));
+    return ct__set_tangent(r, ct__record(r->node->op, r->attrs, in, 2, r->node->here));
 }
 
 static bool pad_transpose(ct_rule *r) {
@@ -425,7 +425,7 @@ static bool flip_map(ct_map *map) {
     return true;
 }
 static bool flip_transpose(ct_rule *r) {
-    return ct__cotangent_is(r, ct_flip(r->c_out[0], ((const flip_attrs *)r->attrs)->axes));
+    return ct__set_cotangent(r, ct_flip(r->c_out[0], ((const flip_attrs *)r->attrs)->axes));
 }
 const ct_opdef ct__op_flip = {
     CT_OP(FLIP, flip, movement, 1, 1),
@@ -489,7 +489,7 @@ static bool concat_infer(ct_call *call) {
         total = ct__size_add(total, ct__size_of(in, axis));
     }
     ct__shape_set(&shape, axis, total);
-    return ct__out_is(call, &shape, first->dtype, weak);
+    return ct__set_out(call, &shape, first->dtype, weak);
 }
 static bool concat_eval(const ct_ref *ref) {
     const concat_attrs *attrs = ref->attrs;

@@ -57,8 +57,8 @@ static bool topk_eval(const ct_ref *ref) {
 }
 static bool topk_jvp(ct_rule *r) {
     int64_t last = ct__type_of(r->in[0])->rank - 1;
-    return ct__tangent_is(r, ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last,
-                                       .zero_outside = true));
+    return ct__set_tangent(r, ct_gather(r->t_in[0], r->out[1], .axis = last, .batch_dims = last,
+                                        .zero_outside = true));
 }
 const ct_opdef ct__op_topk = {
     CT_OP(TOPK, topk, sort, 1, 2),
@@ -145,7 +145,7 @@ static bool take_along_infer(ct_call *call) {
     if (!shape.dim) return false;
     for (int a = 0; a < x->rank; a++)
         ct__shape_add(&shape, a == attrs->axis ? ct__size_of(at, a) : ct__same_size(x, a, at, a));
-    return ct__out_is(call, &shape, (ct_dtype)x->dtype, x->weak);
+    return ct__set_out(call, &shape, (ct_dtype)x->dtype, x->weak);
 }
 static bool take_along_body(ct_rule *r) { // a gather along the last axis
     int64_t axis = ((const take_along_attrs *)r->attrs)->axis, order[CT_MAX_RANK];
@@ -156,7 +156,7 @@ static bool take_along_body(ct_rule *r) { // a gather along the last axis
     ct_tensor x = is_last ? r->in[0] : ct_permute(r->in[0], swapped);
     ct_tensor at = is_last ? r->in[1] : ct_permute(r->in[1], swapped);
     ct_tensor y = ct_gather(x, at, .axis = last, .batch_dims = last);
-    return ct__body_is(r, is_last ? y : ct_permute(y, swapped));
+    return ct__set_body(r, is_last ? y : ct_permute(y, swapped));
 }
 const ct_opdef ct__op_take_along = {
     CT_COMPOSED(TAKE_ALONG, take_along, 2, 1),
@@ -225,7 +225,7 @@ static bool searchsorted_infer(ct_call *call) {
     }
     if (ct__promote(x->dtype, x->weak, v->dtype, v->weak) == CT_DEFAULT)
         return ct__no_promotion(call, (ct_dtype)x->dtype, (ct_dtype)v->dtype);
-    return ct__out_is(call, &shape, CT_I32, false);
+    return ct__set_out(call, &shape, CT_I32, false);
 }
 const ct_opdef ct__op_searchsorted = {
     CT_OP(SEARCHSORTED, searchsorted, search, 2, 1),

@@ -32,7 +32,7 @@ static bool erfc_body(ct_rule *r) {
     p = ct_div(p, ct_add(ct_add(x, x), ct_f(1)));
     ct_tensor tail = ct_mul(ct_exp(ct_neg(square.high)), ct_sub(p, ct_mul(p, square.low)));
     ct_tensor minus = ct_less(r->in[0], ct_f(0));
-    return ct__body_is(r, ct_select(minus, ct_sub(ct_f(2), tail), tail));
+    return ct__set_body(r, ct_select(minus, ct_sub(ct_f(2), tail), tail));
 }
 static bool erfc_jvp(ct_rule *r) { // -2 / sqrt(pi) exp(-x x)
     ct_tensor bell = ct_exp(ct_neg(ct_mul(r->in[0], r->in[0])));
@@ -87,7 +87,7 @@ static bool lgamma_body(ct_rule *r) { // Stirling's series
     value = ct_select(g.reflected, ct_sub(ct_log(ct_div(pi, sine)), value), value);
     ct_tensor far = ct_equal(ct_abs(r->in[0]), ct_f(INFINITY));
     value = ct_select(ct_or(far, g.is_integer), ct_f(INFINITY), value);
-    return ct__body_is(r, ct_cast(value, r->node->out->dtype));
+    return ct__set_body(r, ct_cast(value, r->node->out->dtype));
 }
 static bool lgamma_jvp(ct_rule *r) { return ct__jvp_times(r, ct_digamma(r->in[0])); }
 const ct_opdef ct__op_lgamma = {
@@ -113,7 +113,7 @@ static bool digamma_body(ct_rule *r) {
     ct_tensor pole =
         ct_select(ct_equal(x, ct_f(0)), ct_copysign(ct_f(INFINITY), ct_neg(x)), ct_f(NAN));
     value = ct_select(g.is_integer, ct_cast(pole, CT_F64), value);
-    return ct__body_is(r, ct_cast(value, r->node->out->dtype));
+    return ct__set_body(r, ct_cast(value, r->node->out->dtype));
 }
 const ct_opdef ct__op_digamma = {
     FUNCTION(DIGAMMA, digamma, 1),

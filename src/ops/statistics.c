@@ -22,7 +22,7 @@ CT_ATTRS(var, VAR_ATTRS);
 static bool mean_body(ct_rule *r) {
     const mean_attrs *attrs = r->attrs;
     ct_tensor sum = ct_sum(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims);
-    return ct__body_is(r, attrs->axes.n ? ct_div(sum, stats_count(r->in[0], &attrs->axes)) : sum);
+    return ct__set_body(r, attrs->axes.n ? ct_div(sum, stats_count(r->in[0], &attrs->axes)) : sum);
 }
 const ct_opdef ct__op_mean = {
     STATISTIC(MEAN, mean, ct__infer_reduce),
@@ -41,7 +41,7 @@ static bool var_body(ct_rule *r) {
         count = ct_sub(count, ct__number_like((double)attrs->correction, x));
         count = ct_maximum(count, ct__number_like(0, x));
     }
-    return ct__body_is(r, ct_div(square, count));
+    return ct__set_body(r, ct_div(square, count));
 }
 const ct_opdef ct__op_var = {
     STATISTIC(VAR, var, ct__infer_reduce),
@@ -59,7 +59,7 @@ static bool any_or_all_body(ct_rule *r, bool every) {
     if (attrs->axes.n)
         bits = every ? ct_min(bits, .axes = attrs->axes, .keepdims = attrs->keepdims)
                      : ct_max(bits, .axes = attrs->axes, .keepdims = attrs->keepdims);
-    return ct__body_is(r, ct_greater(bits, ct_i(0)));
+    return ct__set_body(r, ct_greater(bits, ct_i(0)));
 }
 static bool any_body(ct_rule *r) { return any_or_all_body(r, false); }
 const ct_opdef ct__op_any = {
@@ -116,13 +116,13 @@ static bool softmax_body(ct_rule *r) {
         return true;
     }
     ct_tensor e = ct_exp(softmax_shift(r->in[0], &attrs->axes));
-    return ct__body_is(r, ct_div(e, stats_sum(e, &attrs->axes)));
+    return ct__set_body(r, ct_div(e, stats_sum(e, &attrs->axes)));
 }
 static bool softmax_vjp(ct_rule *r) { // y (c - sum(c y))
     const softmax_attrs *attrs = r->attrs;
     if (ct__is_none(r->c_out[0])) return true;
     ct_tensor cy = ct_mul(r->c_out[0], r->out[0]);
-    return ct__cotangent_is(r, ct_sub(cy, ct_mul(r->out[0], stats_sum(cy, &attrs->axes))));
+    return ct__set_cotangent(r, ct_sub(cy, ct_mul(r->out[0], stats_sum(cy, &attrs->axes))));
 }
 bool ct__is_softmax_of_last(const ct_node *node, bool *masked_zero) {
     if (node->op != &ct__op_softmax) return false;
@@ -144,13 +144,13 @@ const ct_opdef ct__op_softmax = {
 static bool log_softmax_body(ct_rule *r) {
     const log_softmax_attrs *attrs = r->attrs;
     ct_tensor z = softmax_shift(r->in[0], &attrs->axes);
-    return ct__body_is(r, ct_sub(z, ct_log(stats_sum(ct_exp(z), &attrs->axes))));
+    return ct__set_body(r, ct_sub(z, ct_log(stats_sum(ct_exp(z), &attrs->axes))));
 }
 static bool log_softmax_vjp(ct_rule *r) { // c - exp(y) sum(c)
     const log_softmax_attrs *attrs = r->attrs;
     ct_tensor c = r->c_out[0];
     if (ct__is_none(c)) return true;
-    return ct__cotangent_is(r, ct_sub(c, ct_mul(ct_exp(r->out[0]), stats_sum(c, &attrs->axes))));
+    return ct__set_cotangent(r, ct_sub(c, ct_mul(ct_exp(r->out[0]), stats_sum(c, &attrs->axes))));
 }
 const ct_opdef ct__op_log_softmax = {
     STATISTIC(LOG_SOFTMAX, log_softmax, softmax_infer),
@@ -170,7 +170,7 @@ static bool logsumexp_body(ct_rule *r) {
     largest = ct_select(ct_is_finite(largest), largest, ct_f(0));
     ct_tensor e = ct_exp(ct_sub(x, largest));
     ct_tensor sum = attrs->axes.n ? stats_sum(e, &attrs->axes) : e;
-    return ct__body_is(r, ct__of_type(ct_add(ct_log(sum), largest), r->node->out));
+    return ct__set_body(r, ct__of_type(ct_add(ct_log(sum), largest), r->node->out));
 }
 const ct_opdef ct__op_logsumexp = {
     STATISTIC(LOGSUMEXP, logsumexp, ct__infer_reduce),
@@ -224,8 +224,8 @@ static bool cross_entropy_body(ct_rule *r) {
     ct_tensor rows = ct_sub(log, ct_sub(ct__add_last(target), largest));
     r->body_out[1] = ct__of_type(ct_add(log, largest), &r->node->out[1]);
     rows = ct__of_type(rows, &r->node->out[1]);
-    return ct__body_is(r, attrs->per_row ? rows
-                                         : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1)));
+    return ct__set_body(r, attrs->per_row ? rows
+                                          : ct_div(ct_sum(rows), ct__count_along(rows, NULL, -1)));
 }
 // For each row: (softmax - one-hot of the target) c, and softmax times the cotangent of log-sum-exp.
 static bool cross_entropy_vjp(ct_rule *r) {
@@ -244,7 +244,7 @@ static bool cross_entropy_vjp(ct_rule *r) {
         ct_tensor class_index = ct_iota(CT_I32, ((ct_ints){1, &classes}), 0);
         p = ct_sub(p, ct_select(ct_equal(class_index, ct__add_last(r->in[1])), c, ct_f(0)));
     }
-    return ct__cotangent_is(r, p);
+    return ct__set_cotangent(r, p);
 }
 // The batch is one more axis of rows; the mean is computed afterwards, over the other axes.
 static bool cross_entropy_batch(ct_batching *b) {
@@ -339,7 +339,7 @@ static bool last_norm_body(ct_rule *r, bool centred) {
     ct_tensor y = n.normalised;
     if (last_norm_weight(r)) y = ct_mul(y, r->in[last_norm_weight(r)]);
     if (last_norm_bias(r)) y = ct_add(y, r->in[last_norm_bias(r)]);
-    return ct__body_is(r, y);
+    return ct__set_body(r, y);
 }
 static bool last_norm_vjp(ct_rule *r, bool centred) {
     last_norm n;
@@ -356,7 +356,7 @@ static bool last_norm_vjp(ct_rule *r, bool centred) {
     if (last_norm_bias(r)) r->c_in[last_norm_bias(r)] = last_norm_sum_rows(c, n.last);
     if (last_norm_weight(r))
         r->c_in[last_norm_weight(r)] = last_norm_sum_rows(ct_mul(c, n.normalised), n.last);
-    return ct__cotangent_is(r, ct_mul(ct_sub(rest, ct_mul(n.normalised, mean_c_x)), n.inv_std));
+    return ct__set_cotangent(r, ct_mul(ct_sub(rest, ct_mul(n.normalised, mean_c_x)), n.inv_std));
 }
 static bool layer_norm_body(ct_rule *r) { return last_norm_body(r, true); }
 static bool layer_norm_vjp(ct_rule *r) { return last_norm_vjp(r, true); }

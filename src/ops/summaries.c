@@ -17,7 +17,7 @@ static bool count_nonzero_infer(ct_call *call) {
 static bool count_nonzero_body(ct_rule *r) {
     const count_nonzero_attrs *attrs = r->attrs;
     ct_tensor ones = ct_cast(ct_cast(r->in[0], CT_BOOL), CT_I32);
-    return ct__body_is(r, ct_sum(ones, .axes = attrs->axes, .keepdims = attrs->keepdims));
+    return ct__set_body(r, ct_sum(ones, .axes = attrs->axes, .keepdims = attrs->keepdims));
 }
 const ct_opdef ct__op_count_nonzero = {
     STATISTIC(COUNT_NONZERO, count_nonzero, count_nonzero_infer),
@@ -32,7 +32,7 @@ static bool std_body(ct_rule *r) {
     const std_attrs *attrs = r->attrs;
     ct_tensor var = ct_var(r->in[0], .axes = attrs->axes, .keepdims = attrs->keepdims,
                            .correction = attrs->correction);
-    return ct__body_is(r, ct__root_or_zero(var, 2));
+    return ct__set_body(r, ct__root_or_zero(var, 2));
 }
 const ct_opdef ct__op_std = {
     STATISTIC(STD, std, ct__infer_reduce),
@@ -63,14 +63,14 @@ static ct_tensor nan_sum(const ct_rule *r) {
     return ct_sum(nan_replace(r, 0), .axes = attrs->axes, .keepdims = attrs->keepdims);
 }
 
-static bool nansum_body(ct_rule *r) { return ct__body_is(r, nan_sum(r)); }
+static bool nansum_body(ct_rule *r) { return ct__set_body(r, nan_sum(r)); }
 const ct_opdef ct__op_nansum = {
     STATISTIC(NANSUM, nansum, ct__infer_reduce),
     .doc = "The sum over axes (default: all), NaN counted as 0.",
     .accepts = CT_FLOATS,
 };
 static bool nanmean_body(ct_rule *r) {
-    return ct__body_is(r, ct_div(nan_sum(r), nan_count_numbers(r)));
+    return ct__set_body(r, ct_div(nan_sum(r), nan_count_numbers(r)));
 }
 const ct_opdef ct__op_nanmean = {
     STATISTIC(NANMEAN, nanmean, ct__infer_reduce),
@@ -79,7 +79,7 @@ const ct_opdef ct__op_nanmean = {
 };
 
 static bool nan_extreme(ct_rule *r, ct_tensor extreme) {
-    return ct__body_is(r, ct_select(ct_equal(nan_count_numbers(r), ct_f(0)), ct_f(NAN), extreme));
+    return ct__set_body(r, ct_select(ct_equal(nan_count_numbers(r), ct_f(0)), ct_f(NAN), extreme));
 }
 static bool nanmax_body(ct_rule *r) {
     const nanmax_attrs *attrs = r->attrs;
@@ -145,7 +145,7 @@ static bool quantile_body(ct_rule *r) {
     }
     ct_tensor largest = ct__slice_axis(row, axis, last, last + 1);
     value = ct_select(ct_is_nan(largest), largest, value);
-    return ct__body_is(r, ct__of_type(value, r->node->out));
+    return ct__set_body(r, ct__of_type(value, r->node->out));
 }
 const ct_opdef ct__op_quantile = {
     STATISTIC(QUANTILE, quantile, quantile_infer),
@@ -172,7 +172,7 @@ static bool trapezoid_body(ct_rule *r) {
     ct_tensor y = ct_mul(r->in[0], rule_constant(0.5, r)); // the sum of both could overflow
     ct_tensor mean = ct_add(ct__slice_axis(y, axis, 1, CT_END), ct__slice_axis(y, axis, 0, -1));
     ct_tensor dx = rule_constant(ct__num_or(attrs->dx, 1), r);
-    return ct__body_is(r, ct_mul(ct_sum(mean, .axes = {1, &axis}), dx));
+    return ct__set_body(r, ct_mul(ct_sum(mean, .axes = {1, &axis}), dx));
 }
 const ct_opdef ct__op_trapezoid = {
     STATISTIC(TRAPEZOID, trapezoid, trapezoid_infer),

@@ -13,7 +13,7 @@ static ct_tensor trig_square(ct_tensor x) { return ct_mul(x, x); }
 // ------------------------------------------------------------------------ trigonometric functions
 
 static bool tan_body(ct_rule *r) {
-    return ct__body_is(r, ct_div(ct_sin(r->in[0]), ct_cos(r->in[0])));
+    return ct__set_body(r, ct_div(ct_sin(r->in[0]), ct_cos(r->in[0])));
 }
 static bool tan_jvp(ct_rule *r) { return ct__jvp_times(r, trig_plus_one(trig_square(r->out[0]))); }
 const ct_opdef ct__op_tan = {
@@ -33,7 +33,7 @@ static ct_tensor trig_sqrt_one_minus_square(ct_tensor x) {
 }
 
 static bool asin_body(ct_rule *r) {
-    return ct__body_is(r, ct_atan2(r->in[0], trig_sqrt_one_minus_square(r->in[0])));
+    return ct__set_body(r, ct_atan2(r->in[0], trig_sqrt_one_minus_square(r->in[0])));
 }
 static bool asin_jvp(ct_rule *r) {
     return ct__jvp_divided(r, trig_sqrt_one_minus_square(r->in[0]));
@@ -49,7 +49,7 @@ const ct_opdef ct__op_asin = {
 };
 
 static bool acos_body(ct_rule *r) {
-    return ct__body_is(r, ct_atan2(trig_sqrt_one_minus_square(r->in[0]), r->in[0]));
+    return ct__set_body(r, ct_atan2(trig_sqrt_one_minus_square(r->in[0]), r->in[0]));
 }
 static bool acos_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_neg(trig_sqrt_one_minus_square(r->in[0])));
@@ -64,7 +64,7 @@ const ct_opdef ct__op_acos = {
     .autocast = CT_CAST_F32,
 };
 
-static bool atan_body(ct_rule *r) { return ct__body_is(r, ct_atan2(r->in[0], ct_f(1))); }
+static bool atan_body(ct_rule *r) { return ct__set_body(r, ct_atan2(r->in[0], ct_f(1))); }
 static bool atan_jvp(ct_rule *r) {
     return ct__jvp_divided(r, trig_plus_one(trig_square(r->in[0])));
 }
@@ -89,7 +89,7 @@ static bool sinh_body(ct_rule *r) { // with q = (exp(|x|) - 1) / 2: q + q / (2 q
     // limited, since infinity / infinity would be NaN
     ct_tensor q = hyperbolic_half_expm1(r->in[0]), limited = ct_minimum(q, ct_f(1e30));
     ct_tensor size = ct_add(q, ct_div(limited, trig_plus_one(ct_add(limited, limited))));
-    return ct__body_is(r, ct_copysign(size, r->in[0]));
+    return ct__set_body(r, ct_copysign(size, r->in[0]));
 }
 static bool sinh_jvp(ct_rule *r) { return ct__jvp_times(r, ct_cosh(r->in[0])); }
 const ct_opdef ct__op_sinh = {
@@ -104,7 +104,7 @@ const ct_opdef ct__op_sinh = {
 
 static bool cosh_body(ct_rule *r) { // with h = exp(|x|) / 2: h + 1 / (4 h)
     ct_tensor h = ct_add(hyperbolic_half_expm1(r->in[0]), ct_f(0.5));
-    return ct__body_is(r, ct_add(h, ct_div(ct_f(0.25), h)));
+    return ct__set_body(r, ct_add(h, ct_div(ct_f(0.25), h)));
 }
 static bool cosh_jvp(ct_rule *r) { return ct__jvp_times(r, ct_sinh(r->in[0])); }
 const ct_opdef ct__op_cosh = {
@@ -127,7 +127,7 @@ static bool asinh_body(ct_rule *r) { // log(1 + x + x x / (1 + sqrt(1 + x x))) o
     ct_tensor x = ct_abs(r->in[0]), square = trig_square(x), root = ct_sqrt(trig_plus_one(square));
     ct_tensor u = ct_add(x, ct_div(square, trig_plus_one(root)));
     ct_tensor size = hyperbolic_log1p(r, ct_greater(x, ct_f(1e18)), x, u);
-    return ct__body_is(r, ct_copysign(size, r->in[0]));
+    return ct__set_body(r, ct_copysign(size, r->in[0]));
 }
 static bool asinh_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_sqrt(trig_plus_one(trig_square(r->in[0]))));
@@ -145,7 +145,7 @@ static bool acosh_body(ct_rule *r) { // log(1 + t + sqrt(t (t + 2))) with t = x 
     ct_tensor x = r->in[0];
     ct_tensor t = ct_select(ct_less(x, ct_f(1)), ct_f(NAN), trig_minus_one(x));
     ct_tensor u = ct_add(t, ct_sqrt(ct_mul(t, ct_add(t, ct_f(2)))));
-    return ct__body_is(r, hyperbolic_log1p(r, ct_greater(x, ct_f(1e18)), x, u));
+    return ct__set_body(r, hyperbolic_log1p(r, ct_greater(x, ct_f(1e18)), x, u));
 }
 static bool acosh_jvp(ct_rule *r) {
     return ct__jvp_divided(
@@ -162,7 +162,7 @@ const ct_opdef ct__op_acosh = {
 
 static bool atanh_body(ct_rule *r) { // half of log((1 + x) / (1 - x)) of |x|
     ct_tensor x = ct_abs(r->in[0]), u = ct_div(ct_add(x, x), trig_one_minus(x));
-    return ct__body_is(r, ct_copysign(ct_mul(ct_log1p(u), ct_f(0.5)), r->in[0]));
+    return ct__set_body(r, ct_copysign(ct_mul(ct_log1p(u), ct_f(0.5)), r->in[0]));
 }
 static bool atanh_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_mul(trig_one_minus(r->in[0]), trig_plus_one(r->in[0])));
@@ -180,7 +180,7 @@ const ct_opdef ct__op_atanh = {
 
 static bool log2_body(ct_rule *r) {
     ct_frexp_parts x = ct__frexp(r->in[0]);
-    return ct__body_is(r, ct_add(x.e, ct_mul(ct_log(x.m), rule_constant(1.4426950408889634, r))));
+    return ct__set_body(r, ct_add(x.e, ct_mul(ct_log(x.m), rule_constant(1.4426950408889634, r))));
 }
 static bool log2_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_mul(r->in[0], rule_constant(0.69314718055994531, r)));
@@ -200,7 +200,7 @@ static bool log10_body(ct_rule *r) { // log10(2) in two parts: the product with 
     ct_tensor high = rule_constant(f64 ? 0x1.34413509f6p-2 : 0x1.344p-2, r);
     ct_tensor low = rule_constant(f64 ? 0x1.9fef311f12b36p-42 : 0x1.3509f8p-18, r);
     ct_tensor rest = ct_mul(ct_log(x.m), rule_constant(0.43429448190325182, r));
-    return ct__body_is(r, ct_add(ct_mul(x.e, high), ct_add(ct_mul(x.e, low), rest)));
+    return ct__set_body(r, ct_add(ct_mul(x.e, high), ct_add(ct_mul(x.e, low), rest)));
 }
 static bool log10_jvp(ct_rule *r) {
     return ct__jvp_divided(r, ct_mul(r->in[0], rule_constant(2.3025850929940457, r)));

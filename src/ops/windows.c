@@ -171,7 +171,7 @@ static bool windows_infer(ct_call *call) {
                                 own + i, ct__type_text(in).s, (long long)w.size, axis);
         ct__shape_add(&shape, w.size);
     }
-    return ct__out_is(call, &shape, in->dtype, in->weak);
+    return ct__set_out(call, &shape, in->dtype, in->weak);
 }
 
 static bool windows_eval(const ct_ref *ref) {
@@ -255,7 +255,7 @@ static bool windows_map(ct_map *map) {
 static bool windows_jvp(ct_rule *r) {
     windows_attrs attrs = *(const windows_attrs *)r->attrs;
     attrs.fill = (ct_num){0};
-    return ct__tangent_is(r, ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here));
+    return ct__set_tangent(r, ct__record(r->node->op, &attrs, r->t_in, 1, r->node->here));
 }
 
 // If `base` has strides, each position tests for each tap, by a remainder, whether it has a window.
@@ -353,7 +353,7 @@ static bool windows_transpose(ct_rule *r) {
                           .base = attrs->stride,
                           .taps = true};
     ct_tensor c = ct__record(r->node->op, &back, r->c_out, 1, r->node->here);
-    return ct__cotangent_is(r, attrs->taps ? c : ct_sum(c, .axes = {n, taps}));
+    return ct__set_cotangent(r, attrs->taps ? c : ct_sum(c, .axes = {n, taps}));
 }
 
 const ct_opdef ct__op_windows = {

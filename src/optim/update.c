@@ -30,7 +30,7 @@ static bool global_norm_body(ct_rule *r) {
             ct_sum_with((ct_sum_args){.x = ct_mul_at(g, g, here), .here = here}); // ()
         sum = i ? ct_add_at(sum, square_sum, here) : square_sum;
     }
-    return ct__body_is(r, ct_sqrt_at(sum, here));
+    return ct__set_body(r, ct_sqrt_at(sum, here));
 }
 const ct_opdef ct__op_global_norm = {
     CT_COMPOSED(GLOBAL_NORM, global_norm, -1, 1),
@@ -83,8 +83,8 @@ static bool update_body(ct_rule *r) {
         state += stage->n_states;
         in += stage->n_states + stage->n_numbers;
     }
-    return ct__body_is(r, update_narrow(ct_add_at(context.param, context.update, context.here),
-                                        ct_dtype_of(r->in[0]), context.here));
+    return ct__set_body(r, update_narrow(ct_add_at(context.param, context.update, context.here),
+                                         ct_dtype_of(r->in[0]), context.here));
 }
 static const char *update_operand_name(const ct_node *node, int operand) {
     const ct_ints *stages = &((const update_attrs *)node->attrs)->stages;

@@ -98,10 +98,10 @@ static ct_tensor surrogate_loss_product(ct_tensor t, ct_tensor cotangent) {
     return ct_sum(each);
 }
 static bool surrogate_loss_body(ct_rule *r) {
-    return ct__body_is(r, surrogate_loss_product(r->in[0], r->in[1]));
+    return ct__set_body(r, surrogate_loss_product(r->in[0], r->in[1]));
 }
 static bool surrogate_loss_jvp(ct_rule *r) {
-    return ct__tangent_is(
+    return ct__set_tangent(
         r, ct__is_none(r->t_in[0]) ? CT_NONE : surrogate_loss_product(r->t_in[0], r->in[1]));
 }
 const ct_opdef ct__op_surrogate_loss = {

@@ -6,8 +6,8 @@ static bool same_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     return true;
 }
-static bool same_forward_body(ct_rule *r) { return ct__body_is(r, r->in[0]); }
-static bool same_jvp(ct_rule *r) { return ct__tangent_is(r, r->t_in[0]); }
+static bool same_forward_body(ct_rule *r) { return ct__set_body(r, r->in[0]); }
+static bool same_jvp(ct_rule *r) { return ct__set_tangent(r, r->t_in[0]); }
 
 #define SAME(ID, op, text)                                                                         \
     .id = CT_OP_##ID, .name = #op, .doc = text, .kind = &ct__kind_composition, .n_in = 1,          \

@@ -28,8 +28,8 @@ static bool named_infer(ct_call *call) {
     call->out[0] = *call->in[0];
     return true;
 }
-static bool named_body(ct_rule *r) { return ct__body_is(r, r->in[0]); }
-static bool named_jvp(ct_rule *r) { return ct__tangent_is(r, r->t_in[0]); }
+static bool named_body(ct_rule *r) { return ct__set_body(r, r->in[0]); }
+static bool named_jvp(ct_rule *r) { return ct__set_tangent(r, r->t_in[0]); }
 static bool named_batch(ct_batching *b) {
     ct__outputs(ct__record(b->node->op, b->attrs, b->in, b->n_in, b->node->here), b->out, 1);
     return !b->node->ctx->err.code;
@@ -52,7 +52,7 @@ ct_tensor ct_remat_name_at(ct_tensor t, const char *name, ct_loc here) {
 }
 
 // The value of operand 0, taken from operand 1; its derivative is that of operand 0.
-static bool stored_body(ct_rule *r) { return ct__body_is(r, r->in[1]); }
+static bool stored_body(ct_rule *r) { return ct__set_body(r, r->in[1]); }
 const ct_opdef ct__op_stored = {
     CT_OP(STORED, stored, composition, 2, 1),
     .doc = "A value that was stored, for one that would be computed again.",
